@@ -1,0 +1,23 @@
+# Language level, warnings, sanitizers, ccache; every program lands in bin/.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(COHORT_CCACHE ccache)
+if(COHORT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${COHORT_CCACHE}")
+endif()
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
+if(COHORT_WERROR)
+  add_compile_options(-Werror)
+endif()
+if(COHORT_SANITIZE)
+  add_compile_options(-fsanitize=${COHORT_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${COHORT_SANITIZE})
+endif()

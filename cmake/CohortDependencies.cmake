@@ -1,0 +1,14 @@
+# What the modules below LibTorch stand on; docs/architecture.md says what each is for.
+# scripts/setup installs them all.
+find_package(Threads REQUIRED)
+find_package(OpenSSL 3 REQUIRED)
+find_package(fmt 9 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(CLI11 REQUIRED)
+if(COHORT_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+# Debian's cpp-httplib has a pkg-config file only.
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace cohort {
+
+// The whole file. Throws SystemError that names the path.
+std::string read_file(const std::filesystem::path& path);
+
+// Replaces `path` in one step (temporary file in the same folder, rename): a reader sees the old
+// text or the new one, never half of it. Throws SystemError; the old file is then unchanged and the
+// temporary one is gone.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+// 2026-01-31T12:34:56.789Z, now.
+std::string utc_timestamp();
+
+}  // namespace cohort

@@ -1,0 +1,65 @@
+#include "cohort/base/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <mutex>
+
+namespace cohort::log {
+namespace {
+
+Level level_from_environment() {
+  const char* value = std::getenv("COHORT_LOG");
+  std::string_view text = value ? value : "";
+  if (text == "debug") return Level::debug;
+  if (text == "warning") return Level::warning;
+  if (text == "error") return Level::error;
+  if (text == "off") return Level::off;
+  return Level::info;
+}
+
+// The one global of the library: the sink that every line goes through.
+struct Sink {
+  std::mutex mutex;
+  std::string name = "cohort";
+  std::atomic<Level> level = level_from_environment();
+};
+
+Sink& sink() {
+  static Sink* instance = new Sink;  // never destroyed: threads may log until the very end
+  return *instance;
+}
+
+const char* label(Level level) {
+  switch (level) {
+    case Level::debug:
+      return "debug: ";
+    case Level::warning:
+      return "warning: ";
+    case Level::error:
+      return "error: ";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+void set_name(std::string name) {
+  std::lock_guard lock(sink().mutex);
+  sink().name = std::move(name);
+}
+
+void set_level(Level level) { sink().level = level; }
+Level level() { return sink().level; }
+
+void write(Level level, std::string_view text) {
+  if (level < sink().level) return;
+  std::lock_guard lock(sink().mutex);
+  // One write() a line, so that lines of several processes on one terminal do not mix.
+  std::string line = fmt::format("{}: {}{}\n", sink().name, label(level), text);
+  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace cohort::log

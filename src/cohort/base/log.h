@@ -1,0 +1,38 @@
+#pragma once
+
+#include <fmt/core.h>
+
+#include <string>
+#include <string_view>
+
+// Cohort's own messages, on standard error: "cohort: <level>: text". Thread-safe.
+// The level comes from COHORT_LOG (debug, info, warning, error, off); the default is info.
+namespace cohort::log {
+
+enum class Level { debug, info, warning, error, off };
+
+// Who speaks: replaces "cohort" in front of each line, e.g. by "worker/0".
+void set_name(std::string name);
+void set_level(Level level);
+Level level();
+void write(Level level, std::string_view text);
+
+template <typename... Args>
+void debug(fmt::format_string<Args...> format, Args&&... args) {
+  if (level() <= Level::debug)
+    write(Level::debug, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void info(fmt::format_string<Args...> format, Args&&... args) {
+  if (level() <= Level::info) write(Level::info, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void warning(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::warning, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void error(fmt::format_string<Args...> format, Args&&... args) {
+  write(Level::error, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace cohort::log

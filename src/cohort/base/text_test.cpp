@@ -1,0 +1,40 @@
+#include "cohort/base/text.h"
+
+#include <gtest/gtest.h>
+
+namespace cohort {
+namespace {
+
+TEST(Text, SplitKeepsEmptyParts) {
+  EXPECT_EQ(split("a,b,,c", ','), (std::vector<std::string>{"a", "b", "", "c"}));
+  EXPECT_TRUE(split("", ',').empty());
+  EXPECT_EQ(join({"a", "b"}, ", "), "a, b");
+}
+
+TEST(Text, TrimTakesSpaceFromBothEnds) {
+  EXPECT_EQ(trim(" \t x y\n"), "x y");
+  EXPECT_EQ(trim(" \n"), "");
+}
+
+TEST(Text, ParseUnsignedTakesTheWholeTextOrNothing) {
+  EXPECT_EQ(parse_unsigned("65535"), 65535u);
+  for (const char* bad : {"", "3x", "-1", " 1", "99999999999999999999"})
+    EXPECT_FALSE(parse_unsigned(bad).has_value()) << bad;
+}
+
+TEST(Text, NearestFindsATypoButNothingFarAway) {
+  std::vector<std::string> keys = {"workers", "ps", "max-restarts"};
+  EXPECT_EQ(nearest("wrokers", keys), "workers");
+  EXPECT_EQ(nearest("max-restart", keys), "max-restarts");
+  EXPECT_EQ(nearest("zebra-crossing", keys), "");
+}
+
+TEST(Text, ShellQuoteLeavesPlainWordsAlone) {
+  EXPECT_EQ(shell_quote("--batch_size=64"), "--batch_size=64");
+  EXPECT_EQ(shell_quote("a b"), "'a b'");
+  EXPECT_EQ(shell_quote("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_quote(""), "''");
+}
+
+}  // namespace
+}  // namespace cohort

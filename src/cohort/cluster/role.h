@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/cluster/cluster_spec.h"
+#include "cohort/cluster/environment.h"
+
+namespace cohort::cluster {
+
+// All that one process knows about its part in the job. Each dialect (tf_config.h, torchrun.h,
+// horovod.h, ...) reads what it can of it from an Environment and writes what it can into one.
+// A value type.
+struct Role {
+  TaskId task;
+  ClusterSpec cluster;       // empty where the dialect tells ranks only (torchrun, MPI, Slurm)
+  bool chief_trains = true;  // false: the chief is a coordinator beside the workers
+
+  // Ranks among the tasks that train; rank is -1 for ps, evaluator and coordinator.
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;  // among those on this host
+  int local_size = 1;
+  int cross_rank = 0;  // index of this host among the hosts (GROUP_RANK, HOROVOD_CROSS_RANK)
+  int cross_size = 1;
+
+  std::string job;       // unique id
+  std::string strategy;  // "" when nobody said
+  std::string output;    // folder shared by the job's tasks; "" when nobody said
+  int attempt = 1;       // counts group restarts, from 1
+  int max_restarts = 0;
+
+  std::optional<Address> store;               // the rendezvous store
+  std::optional<Address> master;              // MASTER_ADDR:MASTER_PORT, reserved for torch
+  std::optional<Address> horovod_rendezvous;  // the HTTP key-value store for Horovod
+
+  std::string dialect;  // which one told us: "TF_CONFIG"; "none" when the process is alone
+
+  bool is_training() const { return rank >= 0; }
+  bool is_chief() const;     // by the chief rule; rank 0 where there is no cluster
+  std::string host() const;  // of this task in the cluster; "localhost" where there is none
+};
+
+// Fills rank, size, local_* and cross_* from task, cluster and chief_trains: local ranks count the
+// training tasks whose address has the same host, cross ranks count hosts in order of appearance.
+void fill_ranks(Role& role);
+
+// Finds the role of this process. First match wins: Cohort's own variables, TF_CONFIG, the
+// scheduler's arguments (--job_name ...), TASK_TYPE/TASK_INDEX, torchrun, Horovod, OpenMPI, PMI,
+// Slurm; none of them: alone (worker/0 of 1, dialect "none").
+// A variable that is set but broken is an InvalidInput, never skipped.
+Role discover_role(const Environment& environment, const std::vector<std::string>& arguments);
+
+// Writes every dialect at once for a task that the launcher starts.
+void write_all_dialects(const Role& role, Environment& environment);
+
+}  // namespace cohort::cluster
