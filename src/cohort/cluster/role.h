@@ -9,21 +9,25 @@
 
 namespace cohort::cluster {
 
-// All that one process knows about its part in the job. Each dialect (tf_config.h, torchrun.h,
-// horovod.h, ...) reads what it can of it from an Environment and writes what it can into one.
+// All that one process knows about its part in the job. Each dialect (tf_config.h, torchrun_env.h,
+// horovod_env.h, ...) reads what it can of it from an Environment and writes what it can into one.
 // A value type.
 struct Role {
   TaskId task;
   ClusterSpec cluster;       // empty where the dialect tells ranks only (torchrun, MPI, Slurm)
   bool chief_trains = true;  // false: the chief is a coordinator beside the workers
 
-  // Ranks among the tasks that train; rank is -1 for ps, evaluator and coordinator.
+  // Ranks among the tasks that train; rank and local_rank are -1 for ps, evaluator and coordinator,
+  // cross_rank is -1 on a host where nobody trains.
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // among those on this host
   int local_size = 1;
   int cross_rank = 0;  // index of this host among the hosts (GROUP_RANK, HOROVOD_CROSS_RANK)
   int cross_size = 1;
+  // False where TASK_TYPE and TASK_INDEX are all that is known: `size` is then the least that
+  // `rank` allows. Set `cluster` and call fill_ranks to know the rest.
+  bool size_known = true;
 
   std::string job;       // unique id
   std::string strategy;  // "" when nobody said
@@ -35,24 +39,34 @@ struct Role {
   std::optional<Address> master;              // MASTER_ADDR:MASTER_PORT, reserved for torch
   std::optional<Address> horovod_rendezvous;  // the HTTP key-value store for Horovod
 
-  std::string dialect;  // which one told us: "TF_CONFIG"; "none" when the process is alone
+  // Which one told us: "Cohort", "TF_CONFIG", "scheduler arguments", "TASK_TYPE", "torchrun",
+  // "Horovod", "OpenMPI", "PMI", "PMIx", "Slurm"; "none" when the process is alone.
+  std::string dialect;
 
   bool is_training() const { return rank >= 0; }
   bool is_chief() const;     // by the chief rule; rank 0 where there is no cluster
   std::string host() const;  // of this task in the cluster; "localhost" where there is none
+
+  bool operator==(const Role&) const = default;
 };
 
 // Fills rank, size, local_* and cross_* from task, cluster and chief_trains: local ranks count the
 // training tasks whose address has the same host, cross ranks count hosts in order of appearance.
+// Leaves a role without a cluster as it is. Throws InvalidInput when the task is not in the cluster
+// (an evaluator need not be).
 void fill_ranks(Role& role);
 
 // Finds the role of this process. First match wins: Cohort's own variables, TF_CONFIG, the
 // scheduler's arguments (--job_name ...), TASK_TYPE/TASK_INDEX, torchrun, Horovod, OpenMPI, PMI,
-// Slurm; none of them: alone (worker/0 of 1, dialect "none").
-// A variable that is set but broken is an InvalidInput, never skipped.
+// Slurm; none of them: alone (worker/0 of 1, dialect "none"). COHORT_JOB, COHORT_STORE and the
+// others that do not name the task (cohort_env.h) add to whichever dialect matched. A variable that
+// is set but broken is an InvalidInput, never skipped; one set to blank text counts as unset.
+// `arguments` may begin with the program's name.
 Role discover_role(const Environment& environment, const std::vector<std::string>& arguments);
 
-// Writes every dialect at once for a task that the launcher starts.
+// Writes every dialect at once for a task that the launcher starts, and removes what the launcher's
+// own environment says of another task: variables that this role has no value for, and the ranks of
+// MPI, Slurm and PyTorchJob.
 void write_all_dialects(const Role& role, Environment& environment);
 
 }  // namespace cohort::cluster

@@ -1,0 +1,92 @@
+#include "cohort/cluster/horovod_env.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cohort/cluster/expect_invalid_test.h"
+#include "cohort/cluster/sample_roles_test.h"
+
+namespace cohort::cluster {
+namespace {
+
+using testing::Pair;
+using testing::UnorderedElementsAre;
+
+TEST(HorovodEnv, WritesHorovodsListExactly) {
+  ClusterSpec cluster;
+  cluster.set(TaskType::worker, addresses({"localhost:1", "localhost:2"}));
+  Environment environment;
+  write_horovod_env(role_in(cluster, {TaskType::worker, 1}), environment);
+  EXPECT_THAT(environment,
+              UnorderedElementsAre(
+                  Pair("HOROVOD_HOSTNAME", "localhost"), Pair("HOROVOD_RANK", "1"),
+                  Pair("HOROVOD_SIZE", "2"), Pair("HOROVOD_LOCAL_RANK", "1"),
+                  Pair("HOROVOD_LOCAL_SIZE", "2"), Pair("HOROVOD_CROSS_RANK", "0"),
+                  Pair("HOROVOD_CROSS_SIZE", "1"), Pair("HOROVOD_GLOO_RENDEZVOUS_ADDR", "h0"),
+                  Pair("HOROVOD_GLOO_RENDEZVOUS_PORT", "5002"), Pair("HOROVOD_GLOO_IFACE", "lo"),
+                  Pair("HOROVOD_CONTROLLER", "gloo"), Pair("HOROVOD_CPU_OPERATIONS", "gloo")));
+}
+
+TEST(HorovodEnv, TheUsersInterfaceStaysOnOtherHosts) {
+  Environment environment = {{"HOROVOD_GLOO_IFACE", "ib0"}};
+  write_horovod_env(role_in(two_hosts(), {TaskType::worker, 0}), environment);
+  EXPECT_EQ(environment["HOROVOD_GLOO_IFACE"], "ib0");
+}
+
+TEST(HorovodEnv, CrossNumbersCountHostsWithTheSameLocalRank) {
+  ClusterSpec uneven;
+  uneven.set(TaskType::worker, addresses({"a:1", "b:1", "b:2"}));
+  auto cross = [&](int index) {
+    Environment environment;
+    write_horovod_env(role_in(uneven, {TaskType::worker, index}), environment);
+    return environment["HOROVOD_CROSS_RANK"] + " of " + environment["HOROVOD_CROSS_SIZE"];
+  };
+  EXPECT_EQ(cross(0), "0 of 2");
+  EXPECT_EQ(cross(1), "1 of 2");
+  EXPECT_EQ(cross(2), "0 of 1");
+}
+
+TEST(HorovodEnv, ATaskThatDoesNotTrainLosesInheritedRanks) {
+  Environment environment = {{"HOROVOD_RANK", "0"},
+                             {"HOROVOD_SIZE", "9"},
+                             {"HOROVOD_CONTROLLER", "mpi"},
+                             {"HOME", "/root"}};
+  write_horovod_env(role_in(two_hosts(), {TaskType::evaluator, 0}), environment);
+  EXPECT_THAT(environment, UnorderedElementsAre(Pair("HOME", "/root")));
+}
+
+TEST(HorovodEnv, TheRanksSurviveTheRoundTrip) {
+  for (const TaskId& task : two_hosts().training_tasks()) {
+    Role role = role_in(two_hosts(), task);
+    Environment environment;
+    write_horovod_env(role, environment);
+    Role wanted;
+    wanted.task = {TaskType::worker, role.rank};
+    wanted.rank = role.rank;
+    wanted.size = role.size;
+    wanted.local_rank = role.local_rank;
+    wanted.local_size = role.local_size;
+    wanted.cross_rank = role.cross_rank;
+    wanted.cross_size = role.cross_size;
+    wanted.horovod_rendezvous = role.horovod_rendezvous;
+    wanted.dialect = "Horovod";
+    EXPECT_EQ(read_horovod_env(environment), wanted);
+  }
+}
+
+TEST(HorovodEnv, RefusesWhatIsInvalidByName) {
+  EXPECT_FALSE(read_horovod_env({{"HOROVOD_CONTROLLER", "gloo"}}));
+  expect_invalid(
+      [] {
+        read_horovod_env({{"HOROVOD_RANK", "2"}, {"HOROVOD_SIZE", "2"}});
+      },
+      {"HOROVOD_RANK=2", "HOROVOD_SIZE=2"});
+  expect_invalid(
+      [] {
+        read_horovod_env({{"HOROVOD_RANK", "x"}, {"HOROVOD_SIZE", "2"}});
+      },
+      {"HOROVOD_RANK=x"});
+}
+
+}  // namespace
+}  // namespace cohort::cluster
