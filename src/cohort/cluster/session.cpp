@@ -1,0 +1,223 @@
+#include "cohort/cluster/session.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "cohort/base/endpoint.h"
+#include "cohort/base/error.h"
+#include "cohort/base/log.h"
+#include "cohort/base/socket.h"
+#include "cohort/base/text.h"
+
+namespace cohort::cluster {
+namespace {
+
+constexpr const char* kDone = "done";
+constexpr const char* kLost = "lost";
+
+// The address to bind for a cluster address: the host itself where it is one of this machine's,
+// else every interface. A name may stand for a service in front of us, or, as Debian's /etc/hosts
+// has it, for a loopback address that others cannot reach.
+std::string bind_host(const std::string& host) {
+  if (is_loopback(host)) return host;
+  try {
+    auto addresses = resolve(Endpoint::tcp(host, 0), Deadline::after(std::chrono::seconds(10)));
+    if (!addresses.front().is_loopback()) {
+      listen_on(addresses.front().endpoint());
+      return host;
+    }
+  } catch (const Error& error) {
+    log::debug("binding to every interface: {}", error.what());
+  }
+  return "";
+}
+
+void require_secret(const Address& store, const SessionOptions& options) {
+  if (options.secret || options.insecure || is_loopback(store.host)) return;
+  throw InvalidInput(
+      fmt::format("the store at {} can be reached from the network, and this job has no secret",
+                  to_string(store)),
+      {.advice = "Give every task the same COHORT_SECRET_FILE=FILE (made with: umask 077; openssl "
+                 "rand -hex 32 > FILE), or accept the risk with COHORT_INSECURE=1."});
+}
+
+}  // namespace
+
+SessionOptions SessionOptions::from(const Environment& environment) {
+  SessionOptions options;
+  options.secret = Secret::from_variables(environment.find_value("COHORT_SECRET_FD"),
+                                          environment.find_value("COHORT_SECRET_FILE"));
+  std::string insecure = environment.find_value("COHORT_INSECURE").value_or("");
+  if (insecure != "" && insecure != "0" && insecure != "1")
+    throw InvalidInput(fmt::format("COHORT_INSECURE is '{}'", insecure),
+                       {.advice = "Set it to 1 or 0."});
+  options.insecure = insecure == "1";
+  return options;
+}
+
+Session::Session(const Role& role) : role_(role), name_(name_of(role.task)) {
+  if (role.cluster.empty()) {
+    for (int rank = 0; rank < role.size; ++rank)
+      trainers_.push_back(name_of({TaskType::worker, rank}));
+    awaited_ = trainers_;
+    return;
+  }
+  for (const auto& task : role.cluster.training_tasks(role.chief_trains))
+    trainers_.push_back(name_of(task));
+  awaited_ = trainers_;
+  if (!role.chief_trains)
+    if (auto chief = role.cluster.chief()) awaited_.push_back(name_of(*chief));
+}
+
+Session::~Session() {
+  if (client_) client_->close();
+  if (server_) server_->close();
+}
+
+std::unique_ptr<Session> Session::join(const Role& role, SessionOptions options) {
+  std::unique_ptr<Session> session(new Session(role));
+  if (role.store) {
+    session->connect(*role.store, options);
+  } else if (role.cluster.tasks().size() > 1) {
+    if (role.is_chief()) {
+      session->host_store(options);
+    } else if (auto chief = role.cluster.chief()) {
+      session->connect(role.cluster.address(*chief), options);
+    } else {
+      throw InvalidInput("the cluster has neither a chief nor a worker to host the store",
+                         {.advice = "Add one to TF_CONFIG, or start the job with `cohort run`."});
+    }
+  } else if (role.size > 1) {
+    throw InvalidInput(fmt::format("{} tells that {} tasks take part, but not where they meet",
+                                   role.dialect, role.size),
+                       {.advice = "Start the job with `cohort run`, or set TF_CONFIG."});
+  }
+  return session;
+}
+
+void Session::host_store(const SessionOptions& options) {
+  const Address& mine = role_.cluster.address(role_.task);
+  require_secret(mine, options);
+  server_ =
+      std::make_unique<StoreServer>(StoreServerOptions{.bind = {bind_host(mine.host), mine.port},
+                                                       .secret = options.secret,
+                                                       .insecure = options.insecure});
+  Address here = server_->address();
+  if (here.host.empty()) here.host = "127.0.0.1";
+  connect(here, options);
+}
+
+void Session::connect(const Address& store, const SessionOptions& options) {
+  require_secret(store, options);
+  Deadline deadline = Deadline::after(options.timeout);
+  try {
+    client_ =
+        StoreClient::connect({.address = store, .secret = options.secret, .name = name_}, deadline);
+  } catch (const TimeoutError& error) {
+    throw TimeoutError(
+        fmt::format("{} found no store at {} within {} s: {}", name_, to_string(store),
+                    options.timeout.count() / 1000.0, error.message()),
+        {.advice = role_.store ? "Check that the launcher of this job still runs."
+                               : "Start the chief task too: it hosts the store."});
+  }
+  client_->remove(end_key(name_), deadline);
+  client_->set_on_disconnect(end_key(name_), kLost, deadline);
+}
+
+// A task that comes back in a later attempt is somebody else to the store.
+std::string Session::name_of(const TaskId& task) const {
+  if (role_.attempt <= 1) return to_string(task);
+  return fmt::format("{} (attempt {})", to_string(task), role_.attempt);
+}
+
+std::string Session::key(std::string_view name) const {
+  return fmt::format("{}/{}/{}", role_.job.empty() ? "job" : role_.job, role_.attempt, name);
+}
+
+std::string Session::end_key(const std::string& name) const { return key("end/" + name); }
+
+StoreClient& Session::store() {
+  COHORT_CHECK(client_ != nullptr, "a task that is alone has no store");
+  return *client_;
+}
+
+void Session::barrier(const std::string& name, Deadline deadline) {
+  if (is_alone()) return;
+  if (!role_.is_training())
+    throw InvalidInput(
+        fmt::format("{} does not train, but barrier '{}' is of the training tasks", name_, name),
+        {.advice = "Use store().barrier() with a count of your own."});
+  BarrierOptions options{.member = name_, .members = trainers_};
+  // Names are a guess where the dialect tells ranks only.
+  if (std::find(trainers_.begin(), trainers_.end(), name_) == trainers_.end())
+    options.members.clear();
+  client_->barrier(key("barrier/" + name), role_.size, deadline, options);
+}
+
+void Session::done(Deadline deadline) {
+  if (is_alone() || std::exchange(is_done_, true)) return;
+  // In this order there is no instant at which our end would go unreported.
+  client_->set_on_disconnect(end_key(name_), kDone, deadline);
+  client_->set(end_key(name_), kDone, deadline);
+}
+
+void Session::serve_until_done(Deadline deadline) {
+  if (is_alone()) return;
+  if (std::find(awaited_.begin(), awaited_.end(), name_) != awaited_.end())
+    throw InvalidInput(fmt::format("{} trains, so it cannot wait for the training to end", name_),
+                       {.advice = "Call done() instead."});
+  std::set<std::string> missing;
+  for (const auto& name : awaited_) missing.insert(end_key(name));
+  StoreWatch watch = client_->watch(key("end/"), deadline);
+  while (!missing.empty()) {
+    auto event = watch.next(deadline);
+    if (!event)
+      throw TimeoutError(fmt::format("{} of {} training tasks are not done in time", missing.size(),
+                                     awaited_.size()),
+                         {.task = name_, .during = "serve_until_done"});
+    if (event->kind != StoreEvent::Kind::set || !missing.count(event->key)) continue;
+    if (event->value == kLost)
+      throw PeerError(
+          fmt::format("{} left the job without saying that it is done",
+                      event->key.substr(end_key("").size())),
+          {.task = name_, .during = "serve_until_done", .advice = "Look at the log of that task."});
+    missing.erase(event->key);
+  }
+  done(deadline);
+}
+
+void Session::wait_for_others(Deadline deadline) {
+  std::set<std::string> missing;
+  for (const auto& name : awaited_) missing.insert(end_key(name));
+  StoreWatch watch = client_->watch(key("end/"), deadline);
+  while (!missing.empty()) {
+    auto event = watch.next(deadline);
+    if (!event) break;
+    if (event->kind == StoreEvent::Kind::set) missing.erase(event->key);
+  }
+  std::size_t prefix = end_key("").size();
+  std::vector<std::string> names;
+  for (const auto& key : missing) names.push_back(key.substr(prefix));
+  if (!names.empty())
+    log::warning("the job's store closes though these tasks are not done: {}",
+                 cohort::join(names, ", "));
+  else if (!server_->wait_for_clients_at_most(1, deadline))
+    log::warning("the job's store closes though {} other tasks are still connected",
+                 server_->client_count() - 1);
+}
+
+void Session::close(Deadline deadline) {
+  if (is_alone()) return;
+  if (server_ && is_done_) {
+    try {
+      wait_for_others(deadline);
+    } catch (const Error& error) {
+      log::warning("the job's store closes early: {}", error.what());
+    }
+  }
+  client_->close();
+  if (server_) server_->close();
+}
+
+}  // namespace cohort::cluster

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cohort/base/deadline.h"
+#include "cohort/base/secret.h"
+#include "cohort/cluster/role.h"
+#include "cohort/cluster/store_client.h"
+#include "cohort/cluster/store_server.h"
+
+namespace cohort::cluster {
+
+struct SessionOptions {
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // for the others to appear
+  std::optional<Secret> secret;
+  bool insecure = false;  // accept a store that others on the network can reach, without a secret
+
+  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE. Throws InvalidInput.
+  static SessionOptions from(const Environment& environment);
+};
+
+// One task's membership of its job: the store, a barrier, and the job's orderly end.
+//
+// Where the store is: at role.store; else, in a cluster of several tasks that somebody started by
+// hand with TF_CONFIG (L5, L6), hosted by the chief on its own address; else (alone) nowhere, and
+// every call returns at once.
+// How a job ends (D5): every training task says done(); a parameter server or evaluator leaves
+// serve_until_done() when all have. A task that goes without a word is noticed by the others.
+//
+// Threads: store() is thread-safe, the rest thread-compatible.
+// Failure: InvalidInput (no secret on a network; a role that tells no meeting place), AuthError,
+// TimeoutError, PeerError.
+class Session {
+ public:
+  static std::unique_ptr<Session> join(const Role& role, SessionOptions options);
+  ~Session();  // leaves at once; without done() before, the others read that this task was lost
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  const Role& role() const { return role_; }
+  bool is_alone() const { return client_ == nullptr; }
+  bool hosts_store() const { return server_ != nullptr; }
+  StoreClient& store();  // not for a task that is alone
+
+  // `name` within this job and attempt: "JOB/1/name". All keys in the store should come from here.
+  std::string key(std::string_view name) const;
+
+  // Of all training tasks. The error names who is missing.
+  void barrier(const std::string& name, Deadline deadline);
+
+  // This task's part is finished. May be called again.
+  void done(Deadline deadline);
+
+  // For tasks that serve: returns when every training task is done. PeerError, with its name, when
+  // one left without.
+  void serve_until_done(Deadline deadline);
+
+  // Leaves. The task that hosts the store stays, once it is done() itself, until the others have
+  // left too or the deadline passed; it then warns and names those that still need the store.
+  void close(Deadline deadline);
+
+ private:
+  explicit Session(const Role& role);
+  void host_store(const SessionOptions& options);
+  void connect(const Address& store, const SessionOptions& options);
+  std::string name_of(const TaskId& task) const;
+  std::string end_key(const std::string& name) const;
+  void wait_for_others(Deadline deadline);
+
+  Role role_;
+  std::string name_;                   // ours
+  std::vector<std::string> trainers_;  // the training tasks, in rank order
+  std::vector<std::string> awaited_;   // whose done() ends the job: trainers_ and a coordinator
+  std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<StoreClient> client_;
+  bool is_done_ = false;
+};
+
+}  // namespace cohort::cluster
