@@ -1,0 +1,79 @@
+#include "cohort/launch/guard.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <set>
+
+#include "cohort/base/error.h"
+#include "cohort/launch/process.h"
+
+namespace cohort::launch {
+namespace {
+
+enum Verb : int { kWatch, kForget, kDismiss };
+
+struct Message {
+  int verb;
+  pid_t group;
+};
+
+[[noreturn]] void stand_guard(int input, const std::string& job) {
+  ::setsid();  // a Ctrl-C at the terminal is not for the guard
+  ::prctl(PR_SET_NAME, "cohort-guard");
+  ::prctl(PR_SET_PDEATHSIG, 0);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) ::signal(signal, SIG_IGN);
+  // Nothing of the launcher's may be held open: a pipe's reader waits for its last writer.
+  ::dup2(input, 0);
+  ::close_range(1, ~0U, 0);
+
+  std::set<pid_t> groups;
+  Message message;
+  while (true) {
+    ssize_t count = ::read(0, &message, sizeof message);
+    if (count < 0 && errno == EINTR) continue;
+    if (count != sizeof message) break;  // end of file: the launcher is gone
+    if (message.verb == kDismiss) ::_exit(0);
+    if (message.verb == kWatch)
+      groups.insert(message.group);
+    else
+      groups.erase(message.group);
+  }
+  for (pid_t group : groups) kill_group(group, SIGKILL);
+  // A process may have been forking while its group was being killed.
+  for (int round = 0; round < 3 && kill_processes_of_job(job) > 0; ++round) ::usleep(10'000);
+  ::_exit(0);
+}
+
+}  // namespace
+
+Guard::Guard(std::string job) {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
+  UniqueFd reader(fds[0]);
+  pipe_.reset(fds[1]);
+  pid_ = ::fork();
+  if (pid_ < 0) throw SystemError("cannot start the guard process", errno);
+  if (pid_ == 0) stand_guard(reader.get(), job);
+}
+
+Guard::~Guard() {
+  tell(kDismiss, 0);
+  pipe_.reset();
+  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+void Guard::watch(pid_t group) { tell(kWatch, group); }
+void Guard::forget(pid_t group) { tell(kForget, group); }
+
+void Guard::tell(int verb, pid_t group) {
+  Message message{verb, group};
+  // A guard that somebody killed cannot be told; the kernel's parent-death signal still holds.
+  [[maybe_unused]] ssize_t written = ::write(pipe_.get(), &message, sizeof message);
+}
+
+}  // namespace cohort::launch

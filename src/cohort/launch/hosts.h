@@ -1,0 +1,33 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cohort::launch {
+
+// A machine that takes part, and how many workers it takes (nothing: as many as asked for).
+struct Host {
+  std::string name;
+  std::optional<int> slots;
+
+  bool operator==(const Host&) const = default;
+};
+
+// "node1" or "node1:4". Throws InvalidInput, also for user@host.
+Host parse_host(std::string_view text);
+
+// One host a line: "node1", "node1 slots=4" or "node1:4"; '#' starts a comment. Throws InvalidInput
+// that names the file and the line.
+std::vector<Host> read_hostfile(const std::filesystem::path& path);
+
+// True for localhost, loopback addresses, this machine's name and the addresses of its interfaces.
+bool is_this_machine(std::string_view host);
+
+// Throws InvalidInput for a host that is not this machine (other hosts are not served yet), and
+// when the slots do not suffice for `workers`.
+void require_this_machine(const std::vector<Host>& hosts, int workers);
+
+}  // namespace cohort::launch

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/cluster/task.h"
+#include "cohort/launch/hosts.h"
+
+// The job model: what a person asks for. Everything else in `launch` is derived from it.
+namespace cohort::launch {
+
+enum class ChiefName { none, chief, master };
+enum class Layout { separate, colocated };
+enum class SuccessPolicy { chief, worker0, all_workers };
+enum class ProxyMode { bypass, strip, keep };
+
+struct JobOptions {
+  std::vector<std::string> command;  // program and arguments
+
+  int workers = 1;
+  int ps = 0;
+  bool evaluator = false;
+  ChiefName chief_name = ChiefName::none;  // none: worker/0 is the chief
+  bool coordinator = false;                // a chief beside the workers that does not train
+  Layout layout = Layout::separate;
+  std::string strategy;
+
+  std::filesystem::path output;  // empty: cohort-output/<job id>
+  std::optional<SuccessPolicy> success;
+  std::chrono::milliseconds grace{5000};
+  int max_restarts = 0;
+
+  std::map<std::string, std::string> environment;
+  bool scheduler_args = false;
+  std::optional<int> gpus_per_worker;
+  std::optional<int> threads_per_task;
+  ProxyMode proxy = ProxyMode::bypass;
+  std::vector<Host> hosts;  // empty: this machine
+
+  std::vector<std::string> show;  // "worker:0", "ps"; empty: everything
+  bool quiet = false;
+
+  // The policy in force: as asked, else chief with a coordinator, else all workers.
+  SuccessPolicy success_policy() const;
+};
+
+// Settles what follows from other choices (colocated: one ps a worker, a chief by name) and refuses
+// what cannot work. Throws InvalidInput that names the value and the fix.
+void settle(JobOptions& options);
+
+// The file that would be run for `program`: the path itself, or the first match in `path_variable`
+// (the value of PATH). Throws InvalidInput when it does not exist or cannot be executed.
+std::filesystem::path find_program(const std::string& program, const std::string& path_variable);
+
+// Parameter servers and evaluators serve the tasks that train: they never gate the job's end.
+bool is_service(cluster::TaskType type);
+
+// The tasks whose exit with 0 makes the job a success.
+std::vector<cluster::TaskId> gating_tasks(const std::vector<cluster::TaskId>& tasks,
+                                          SuccessPolicy policy);
+
+}  // namespace cohort::launch

@@ -1,0 +1,161 @@
+#include "cohort/launch/job_record.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "cohort/base/error.h"
+#include "cohort/base/files.h"
+#include "cohort/launch/root_cause.h"
+
+namespace cohort::launch {
+namespace {
+
+using nlohmann::ordered_json;
+
+const char* name(JobState state) {
+  switch (state) {
+    case JobState::starting:
+      return "starting";
+    case JobState::running:
+      return "running";
+    case JobState::stopping:
+      return "stopping";
+    case JobState::restarting:
+      return "restarting";
+    case JobState::succeeded:
+      return "succeeded";
+    case JobState::failed:
+      return "failed";
+    case JobState::stopped:
+      return "stopped";
+  }
+  return "";
+}
+
+const char* name(SuccessPolicy policy) {
+  switch (policy) {
+    case SuccessPolicy::chief:
+      return "chief";
+    case SuccessPolicy::worker0:
+      return "worker0";
+    case SuccessPolicy::all_workers:
+      return "all-workers";
+  }
+  return "";
+}
+
+ordered_json text_or_null(const std::string& text) {
+  return text.empty() ? ordered_json() : ordered_json(text);
+}
+
+const char* task_state(const TaskRecord& task) {
+  if (task.pid < 0) return "waiting";
+  if (!task.exit) return task.suspended ? "suspended" : "running";
+  return task.exit->success() ? "succeeded" : task.stopped_by_launcher ? "stopped" : "failed";
+}
+
+ordered_json to_json(const TaskRecord& task) {
+  ordered_json json;
+  json["type"] = cluster::to_string(task.id.type);
+  json["index"] = task.id.index;
+  json["host"] = task.host;
+  json["pid"] = task.pid < 0 ? ordered_json() : ordered_json(task.pid);
+  json["attempt"] = task.attempt;
+  json["state"] = task_state(task);
+  json["started"] = text_or_null(task.started);
+  json["ended"] = text_or_null(task.ended);
+  bool exited = task.exit.has_value();
+  json["exit_code"] = exited ? ordered_json(task.exit->shell_code()) : ordered_json();
+  json["signal"] =
+      exited && task.exit->signal ? ordered_json(signal_name(task.exit->signal)) : ordered_json();
+  json["peak_memory_bytes"] = task.peak_memory_kib * 1024;
+  json["log"] = task.log.string();
+  return json;
+}
+
+ordered_json to_json(const std::vector<TaskRecord>& tasks) {
+  ordered_json list = ordered_json::array();
+  for (const auto& task : tasks) list.push_back(to_json(task));
+  return list;
+}
+
+ordered_json cause_to_json(const TaskRecord& cause) {
+  ordered_json json = to_json(cause);
+  json["summary"] = summary_line(cause);
+  json["memory_evidence"] = text_or_null(cause.memory_evidence);
+  json["last_lines"] = cause.last_lines;
+  json["advice"] = advice(cause);
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const JobRecord& record) {
+  ordered_json json;
+  json["job"] = record.job;
+  json["state"] = name(record.state);
+  json["command"] = record.command;
+  json["strategy"] = text_or_null(record.strategy);
+  json["success_policy"] = name(record.success);
+  json["launcher_pid"] = record.launcher_pid;
+  json["started"] = text_or_null(record.started);
+  json["ended"] = text_or_null(record.ended);
+  json["attempt"] = record.attempt;
+  json["max_restarts"] = record.max_restarts;
+  json["exit_code"] = record.exit_code ? ordered_json(*record.exit_code) : ordered_json();
+  json["tasks"] = to_json(record.tasks);
+  json["previous_attempts"] = ordered_json::array();
+  for (const auto& tasks : record.previous_attempts)
+    json["previous_attempts"].push_back(to_json(tasks));
+  json["root_cause"] = record.root_cause ? cause_to_json(*record.root_cause) : ordered_json();
+  // Last lines and arguments may hold any bytes; JSON must be UTF-8.
+  return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+OutputFolder::OutputFolder(std::filesystem::path path) : path_(std::move(path)) {
+  constexpr const char* kAdvice = "Give a folder that you may write to with --output DIR.";
+  std::error_code code;
+  std::filesystem::create_directories(path_, code);
+  if (code)
+    throw InvalidInput(
+        fmt::format("cannot make the output folder '{}': {}", path_.string(), code.message()),
+        {.advice = kAdvice});
+  path_ = std::filesystem::absolute(path_);
+  lock_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock_ || ::access(path_.c_str(), W_OK | X_OK) != 0)
+    throw InvalidInput(fmt::format("cannot write to the output folder '{}': {}", path_.string(),
+                                   std::generic_category().message(errno)),
+                       {.advice = kAdvice});
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
+    throw InvalidInput(
+        fmt::format("another job is writing into the output folder '{}'", path_.string()),
+        {.advice = "Wait for it, or give another folder with --output DIR."});
+  move_earlier_job_aside();
+  std::filesystem::create_directory(logs(), code);
+  if (code)
+    throw InvalidInput(
+        fmt::format("cannot make the log folder '{}': {}", logs().string(), code.message()),
+        {.advice = kAdvice});
+}
+
+void OutputFolder::move_earlier_job_aside() {
+  if (!std::filesystem::exists(record())) return;
+  auto earlier = nlohmann::json::parse(read_file(record()), nullptr, /*allow_exceptions=*/false);
+  std::string id = earlier.is_object() ? earlier.value("job", "") : "";
+  if (id.empty() || id.find('/') != std::string::npos) id = fmt::format("earlier-{}", ::getpid());
+  std::error_code code;
+  std::filesystem::rename(record(), path_ / fmt::format("job-{}.json", id), code);
+  if (!code && std::filesystem::exists(logs()))
+    std::filesystem::rename(logs(), path_ / fmt::format("logs-{}", id), code);
+  if (code)
+    throw InvalidInput(fmt::format("cannot move the earlier job's record aside in '{}': {}",
+                                   path_.string(), code.message()),
+                       {.advice = "Give another folder with --output DIR."});
+}
+
+}  // namespace cohort::launch

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/cluster/role.h"
+#include "cohort/launch/job.h"
+#include "cohort/launch/ports.h"
+
+namespace cohort::launch {
+
+// What stays the same over all attempts of a job.
+struct JobIdentity {
+  std::string job;                // unique id
+  std::string host;               // this machine's name, for people
+  std::filesystem::path output;   // absolute
+  std::filesystem::path program;  // resolved
+  cluster::Address store;
+  std::optional<cluster::Address> horovod_rendezvous;
+  bool has_secret = true;
+};
+
+struct PlannedTask {
+  cluster::Role role;
+  std::string host;
+  std::vector<std::string> command;
+  cluster::Environment environment;  // the whole of it
+  cluster::Environment added;        // the part that Cohort sets or changes
+  std::filesystem::path log;
+};
+
+// Lays out one attempt: the cluster, each task's role, environment, command line and log file.
+// Ports come from `ports`, which must outlive the attempt. `inherited` is the launcher's own
+// environment. Expects settled options. Throws InvalidInput.
+std::vector<PlannedTask> make_plan(const JobOptions& options, const JobIdentity& identity,
+                                   int attempt, PortReservation& ports,
+                                   const cluster::Environment& inherited);
+
+// For --dry-run: each task's environment and command line, as a shell would take them.
+std::string describe(const std::vector<PlannedTask>& plan);
+
+// 20261115-101502-3fa9: sorts by time, unique on this machine and, with 32 random bits, elsewhere.
+std::string new_job_id();
+
+}  // namespace cohort::launch

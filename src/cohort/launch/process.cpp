@@ -1,0 +1,161 @@
+#include "cohort/launch/process.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "cohort/base/error.h"
+#include "cohort/base/files.h"
+#include "cohort/base/text.h"
+#include "cohort/base/unique_fd.h"
+
+namespace cohort::launch {
+namespace {
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (auto& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// What the child needs, prepared before fork(): between fork and exec only async-signal-safe calls
+// are allowed, since other threads of the launcher may hold locks.
+struct Prepared {
+  const char* program;
+  char** arguments;
+  char** environment;
+  int output;
+  int secret;
+  int null_input;
+  int error_pipe;
+  const rlimit* file_limit;
+  pid_t parent;
+};
+
+[[noreturn]] void become_task(const Prepared& task) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != task.parent) ::_exit(127);  // the launcher died before prctl took effect
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);  // the launcher ignores it; what nohup ignores stays ignored
+  ::dup2(task.null_input, STDIN_FILENO);
+  ::dup2(task.output, STDOUT_FILENO);
+  ::dup2(task.output, STDERR_FILENO);
+  if (task.secret >= 0) ::dup2(task.secret, kSecretFd);
+  if (task.file_limit) ::setrlimit(RLIMIT_NOFILE, task.file_limit);
+  ::execve(task.program, task.arguments, task.environment);
+  int code = errno;
+  [[maybe_unused]] ssize_t written = ::write(task.error_pipe, &code, sizeof code);
+  ::_exit(127);
+}
+
+[[noreturn]] void throw_exec_error(const std::string& program, int code) {
+  if (code == ENOEXEC)
+    throw InvalidInput(fmt::format("program '{}' is neither a binary for this machine nor a script "
+                                   "with a #! line",
+                                   program),
+                       {.advice = "Name the interpreter, as in: cohort run -- python3 script.py"});
+  if (code == ENOENT)
+    throw InvalidInput(fmt::format("program '{}' cannot be started: the interpreter named in its "
+                                   "first line does not exist",
+                                   program),
+                       {.advice = "Mend its #! line."});
+  if (code == E2BIG)
+    throw InvalidInput(
+        fmt::format("the command line and environment of '{}' are too long", program));
+  throw SystemError(fmt::format("cannot start '{}'", program), code);
+}
+
+}  // namespace
+
+pid_t spawn(const SpawnOptions& options) {
+  std::vector<std::string> arguments = options.command;
+  std::vector<std::string> variables;
+  for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
+  std::string program = options.program.string();
+
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
+  UniqueFd error_reader(fds[0]), error_writer(fds[1]);
+  UniqueFd null_input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+
+  auto argument_pointers = pointers(arguments);
+  auto variable_pointers = pointers(variables);
+  Prepared prepared{
+      .program = program.c_str(),
+      .arguments = argument_pointers.data(),
+      .environment = variable_pointers.data(),
+      .output = options.output,
+      .secret = options.secret,
+      .null_input = null_input.get(),
+      .error_pipe = error_writer.get(),
+      .file_limit = options.file_limit ? &*options.file_limit : nullptr,
+      .parent = ::getpid(),
+  };
+  pid_t pid = ::fork();
+  if (pid < 0)
+    throw SystemError(fmt::format("cannot start another process for '{}'", program), errno,
+                      {.advice = "Look at the limits with: ulimit -u"});
+  if (pid == 0) become_task(prepared);
+
+  ::setpgid(pid, pid);  // also from this side, so that kill_group() works at once
+  error_writer.reset();
+  int code = 0;
+  ssize_t count;
+  do {
+    count = ::read(error_reader.get(), &code, sizeof code);
+  } while (count < 0 && errno == EINTR);
+  if (count == sizeof code) {
+    ::waitpid(pid, nullptr, 0);
+    throw_exec_error(program, code);
+  }
+  return pid;
+}
+
+std::string signal_name(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+std::string to_string(const ExitStatus& status) {
+  if (status.signal == 0) return fmt::format("exit code {}", status.code);
+  return fmt::format("signal {} ({})", status.signal, signal_name(status.signal));
+}
+
+void kill_group(pid_t group, int signal) {
+  if (group > 1) ::kill(-group, signal);
+}
+
+int kill_processes_of_job(const std::string& job) {
+  const std::string marker = "COHORT_JOB=" + job;
+  int hit = 0;
+  DIR* directory = ::opendir("/proc");
+  if (!directory) return 0;
+  while (dirent* entry = ::readdir(directory)) {
+    auto pid = parse_unsigned(entry->d_name);
+    if (!pid || static_cast<pid_t>(*pid) == ::getpid()) continue;
+    std::string environment;
+    try {
+      environment = read_file(fmt::format("/proc/{}/environ", *pid));
+    } catch (const SystemError&) {
+      continue;  // gone meanwhile, or another user's: not ours to touch
+    }
+    auto variables = split(environment, '\0');
+    if (std::find(variables.begin(), variables.end(), marker) == variables.end()) continue;
+    if (::kill(static_cast<pid_t>(*pid), SIGKILL) == 0) ++hit;
+  }
+  ::closedir(directory);
+  return hit;
+}
+
+}  // namespace cohort::launch

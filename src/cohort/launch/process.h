@@ -1,0 +1,54 @@
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/cluster/environment.h"
+
+namespace cohort::launch {
+
+struct SpawnOptions {
+  std::filesystem::path program;     // resolved; argv[0] is command.front()
+  std::vector<std::string> command;  // not empty
+  cluster::Environment environment;  // the whole of it
+  int output = -1;                   // becomes standard output and standard error
+  int secret = -1;                   // becomes descriptor kSecretFd; -1 for none
+  std::optional<rlimit> file_limit;  // RLIMIT_NOFILE of the task
+};
+
+// The number under which a task finds the job's secret (COHORT_SECRET_FD).
+inline constexpr int kSecretFd = 197;
+
+// Starts a program as the leader of its own process group, standard input from /dev/null, default
+// signal handling, nothing inherited but what SpawnOptions names. The kernel kills the process when
+// the calling thread ends (PR_SET_PDEATHSIG), so call it from the thread that lives longest.
+// Throws InvalidInput when the program cannot be executed, SystemError when the machine refuses.
+pid_t spawn(const SpawnOptions& options);
+
+// How a process ended.
+struct ExitStatus {
+  int code = 0;    // meaningful when signal == 0
+  int signal = 0;  // 0: it exited by itself
+
+  bool success() const { return code == 0 && signal == 0; }
+  int shell_code() const { return signal ? 128 + signal : code; }  // as `$?` shows it
+  bool operator==(const ExitStatus&) const = default;
+};
+
+std::string to_string(const ExitStatus& status);  // "exit code 3", "signal 9 (SIGKILL)"
+std::string signal_name(int signal);              // "SIGKILL"
+
+// Kills every process of the group that is still there.
+void kill_group(pid_t group, int signal);
+
+// Kills, wherever they are in the process tree, the processes of this user whose environment holds
+// `COHORT_JOB=<job>`: children that left their task's process group. Never the caller itself.
+// Returns how many it hit. Safe to call at any time: `job` is unique to one run.
+int kill_processes_of_job(const std::string& job);
+
+}  // namespace cohort::launch

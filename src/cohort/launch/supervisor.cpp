@@ -1,0 +1,393 @@
+#include "cohort/launch/supervisor.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cohort/base/error.h"
+#include "cohort/base/files.h"
+#include "cohort/base/log.h"
+#include "cohort/base/machine.h"
+#include "cohort/base/text.h"
+#include "cohort/launch/job_services.h"
+#include "cohort/launch/root_cause.h"
+#include "cohort/launch/task_environment.h"
+
+namespace cohort::launch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kSettleTime{500};
+constexpr milliseconds kServiceGrace{
+    1000};  // services get at least this, or all of a shorter grace
+constexpr seconds kStragglerReminder{30};
+constexpr seconds kQuickPreemption{10};
+constexpr int kMaxQuickPreemptions = 3;
+
+// The signals that the supervisor takes over. A SIGHUP that is ignored (nohup) stays so.
+sigset_t supervised_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (int signal : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD}) ::sigaddset(&set, signal);
+  struct sigaction hangup {};
+  ::sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) ::sigaddset(&set, SIGHUP);
+  return set;
+}
+
+std::optional<rlimit> file_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::nullopt;
+  return limit;
+}
+
+JobIdentity make_identity(const JobOptions& options, const cluster::Environment& environment) {
+  JobIdentity identity{.job = new_job_id(), .host = host_name()};
+  identity.program = find_program(options.command.front(),
+                                  environment.find_value("PATH").value_or("/usr/bin:/bin"));
+  if (options.gpus_per_worker)
+    gpus_of_worker(visible_gpus(environment), *options.gpus_per_worker, options.workers, 0);
+  identity.output = options.output.empty() ? std::filesystem::path("cohort-output") / identity.job
+                                           : options.output;
+  return identity;
+}
+
+std::string count(int number, std::string_view noun, std::string_view plural) {
+  return fmt::format("{} {}", number, number == 1 ? noun : plural);
+}
+
+std::string describe_tasks(const JobOptions& options) {
+  std::string text = count(options.workers, "worker", "workers");
+  if (options.chief_name == ChiefName::chief) text += " (the first as chief)";
+  if (options.chief_name == ChiefName::master) text += " (the first as master)";
+  if (options.coordinator) text += ", a coordinator";
+  if (options.ps > 0) text += ", " + count(options.ps, "parameter server", "parameter servers");
+  if (options.evaluator) text += ", an evaluator";
+  return text;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(JobOptions options, const cluster::Environment& environment)
+    : options_(std::move(options)),
+      environment_(environment),
+      identity_(make_identity(options_, environment)),
+      folder_(identity_.output),
+      guard_(identity_.job),
+      screen_({.fd = STDOUT_FILENO,
+               .colour = ::isatty(STDOUT_FILENO) == 1 && !environment.contains("NO_COLOR"),
+               .escape = ::isatty(STDOUT_FILENO) == 1,
+               .show = options_.show}),
+      task_file_limit_(file_limit()) {
+  ::signal(SIGPIPE, SIG_IGN);
+  // Blocked before the services start their threads, so that signals reach the descriptor alone.
+  sigset_t set = supervised_signals();
+  ::sigprocmask(SIG_BLOCK, &set, &old_mask_);
+  signals_.reset(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!signals_) throw SystemError("cannot listen for signals", errno);
+  loop_.add(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); });
+
+  identity_.output = folder_.path();
+  services_ = std::make_unique<JobServices>();
+  identity_.store = services_->store();
+  record_ = {.job = identity_.job,
+             .command = options_.command,
+             .strategy = options_.strategy,
+             .success = options_.success_policy(),
+             .launcher_pid = ::getpid(),
+             .max_restarts = options_.max_restarts};
+}
+
+Supervisor::~Supervisor() {
+  tasks_.clear();
+  services_.reset();
+  ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+}
+
+int Supervisor::run() {
+  started_ = std::chrono::steady_clock::now();
+  record_.started = utc_timestamp();
+  while (true) {
+    start_attempt();
+    if (record_.attempt == 1 && !options_.quiet)
+      log::info("job {}: {}; output in {}", identity_.job, describe_tasks(options_),
+                identity_.output.string());
+    wait_for_attempt();
+    end_attempt();
+    if (stop_signal_) return conclude(JobState::stopped, 128 + stop_signal_);
+    if (succeeded_) return conclude(JobState::succeeded, 0);
+    TaskRecord cause = choose_root_cause(failures_);
+    if (hangup_forwarded_ && cause.exit->signal == SIGHUP) {
+      stop_signal_ = SIGHUP;  // it was told to stop; it did not fail
+      return conclude(JobState::stopped, 128 + SIGHUP);
+    }
+    if (stop_requested_ || !should_restart(cause)) {
+      record_.root_cause = cause;
+      return conclude(JobState::failed, cause.exit->shell_code());
+    }
+    record_.previous_attempts.push_back(task_records());
+    ++record_.attempt;
+    record_.state = JobState::restarting;
+  }
+}
+
+void Supervisor::start_attempt() {
+  phase_ = Phase::running;
+  succeeded_ = services_stopped_ = false;
+  failures_.clear();
+  tasks_.clear();
+  ports_.release_all();
+  std::vector<cluster::TaskId> ids;
+  for (auto& planned : make_plan(options_, identity_, record_.attempt, ports_, environment_)) {
+    ids.push_back(planned.role.task);
+    tasks_.push_back(
+        std::make_unique<TaskProcess>(std::move(planned), record_.attempt, loop_, screen_, guard_));
+  }
+  outcome_.emplace(ids, options_.success_policy());
+  try {
+    for (auto& task : tasks_)
+      task->start(identity_.program, services_->secret_fd(), task_file_limit_);
+  } catch (...) {
+    tasks_.clear();
+    record_.state = JobState::failed;
+    record_.ended = utc_timestamp();
+    write_record();
+    throw;
+  }
+  record_.state = JobState::running;
+  write_record();
+}
+
+void Supervisor::wait_for_attempt() {
+  while (any_alive(true) || any_alive(false)) loop_.run_once(Deadline::never());
+}
+
+void Supervisor::end_attempt() {
+  for (auto* timer : {&kill_timer_, &straggler_timer_}) loop_.cancel(std::exchange(*timer, 0));
+  // Children that left their task's process group.
+  if (int hit = kill_processes_of_job(identity_.job); hit > 0)
+    log::info("ended {} that had left {} task's process group",
+              count(hit, "leftover process", "leftover processes"), hit == 1 ? "its" : "their");
+}
+
+void Supervisor::on_signals() {
+  signalfd_siginfo info;
+  while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
+    int signal = static_cast<int>(info.ssi_signo);
+    if (signal == SIGCHLD) continue;  // the tasks are looked at below
+    if (signal == SIGINT || signal == SIGTERM) {
+      on_termination_request(signal);
+    } else {
+      for (auto& task : tasks_) task->signal(signal);
+      if (signal == SIGHUP) hangup_forwarded_ = true;
+    }
+  }
+  check_tasks();
+}
+
+void Supervisor::on_termination_request(int signal) {
+  if (std::exchange(stop_requested_, true)) {
+    if (signal != SIGINT) return;
+    log::info("killing the tasks");
+    for (auto& task : tasks_) task->signal(SIGKILL);
+    return;
+  }
+  if (failures_.empty() && !succeeded_) stop_signal_ = signal;
+  log::info("{}: stopping the job{}", signal_name(signal),
+            signal == SIGINT ? "; press Ctrl-C again to kill it" : "");
+  begin_stop();
+}
+
+void Supervisor::check_tasks() {
+  bool changed = false;
+  for (auto& task : tasks_) {
+    switch (task->check()) {
+      case TaskProcess::Change::none:
+        continue;
+      case TaskProcess::Change::suspended:
+        log::warning(
+            "{} (pid {}) is suspended (SIGSTOP) and makes no progress; wake it with: "
+            "kill -CONT {}",
+            to_string(task->id()), task->record().pid, task->record().pid);
+        break;
+      case TaskProcess::Change::resumed:
+        log::info("{} (pid {}) goes on", to_string(task->id()), task->record().pid);
+        break;
+      case TaskProcess::Change::exited:
+        on_task_exit(*task);
+        break;
+    }
+    changed = true;
+  }
+  if (!changed) return;
+  if (phase_ == Phase::settling && !any_alive(false)) begin_stop();
+  if (phase_ == Phase::stopping && !any_alive(false)) stop_services();
+  write_record();
+}
+
+void Supervisor::on_task_exit(TaskProcess& task) {
+  if (phase_ == Phase::stopping) {
+    task.record().stopped_by_launcher = true;
+    return;
+  }
+  const ExitStatus& status = *task.record().exit;
+  if (status.signal == SIGKILL) task.record().memory_evidence = oom_.evidence(task.record().pid);
+  switch (outcome_->on_exit(task.id(), status)) {
+    case Outcome::Verdict::running:
+      announce_end_of(task);
+      if (status.success() && !is_service(task.id().type) && !straggler_timer_)
+        remind_of_stragglers();
+      break;
+    case Outcome::Verdict::succeeded:
+      if (phase_ == Phase::settling) break;  // too late: somebody has failed
+      succeeded_ = true;
+      begin_stop();
+      break;
+    case Outcome::Verdict::failed:
+    case Outcome::Verdict::preempted:
+      on_failure(task);
+      break;
+  }
+}
+
+void Supervisor::on_failure(const TaskProcess& task) {
+  failures_.push_back(task.record());
+  if (phase_ == Phase::settling) return;
+  log::info("{} (pid {}) ended with {}; stopping the others", to_string(task.id()),
+            task.record().pid, to_string(*task.record().exit));
+  phase_ = Phase::settling;
+  loop_.call_after(kSettleTime, [this, attempt = record_.attempt] {
+    if (phase_ == Phase::settling && attempt == record_.attempt) begin_stop();
+  });
+}
+
+void Supervisor::begin_stop() {
+  if (phase_ == Phase::stopping) return;
+  phase_ = Phase::stopping;
+  record_.state = JobState::stopping;
+  for (auto& task : tasks_) {
+    if (is_service(task->id().type)) continue;
+    task->signal(SIGTERM);
+    task->signal(SIGCONT);  // a suspended task could not answer
+  }
+  kill_time_ = EventLoop::Clock::now() + options_.grace;
+  kill_timer_ = loop_.call_at(kill_time_, [this] { kill_the_rest(); });
+  if (!any_alive(false)) stop_services();
+}
+
+void Supervisor::stop_services() {
+  if (services_stopped_) return;
+  services_stopped_ = true;
+  for (auto& task : tasks_) {
+    task->signal(SIGTERM);
+    task->signal(SIGCONT);
+  }
+  auto grace = std::min<milliseconds>(options_.grace, kServiceGrace);
+  kill_time_ = std::max(kill_time_, EventLoop::Clock::now() + grace);
+  loop_.cancel(kill_timer_);
+  kill_timer_ = loop_.call_at(kill_time_, [this] { kill_the_rest(); });
+}
+
+void Supervisor::kill_the_rest() {
+  for (auto& task : tasks_) {
+    if (!task->alive()) continue;
+    log::info("{} (pid {}) did not end within the grace period of {:.1f} s: killing it",
+              to_string(task->id()), task->record().pid,
+              static_cast<double>(options_.grace.count()) / 1000.0);
+    task->signal(SIGKILL);
+  }
+}
+
+bool Supervisor::any_alive(bool services) const {
+  return std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+    return task->alive() && is_service(task->id().type) == services;
+  });
+}
+
+void Supervisor::announce_end_of(const TaskProcess& task) const {
+  const TaskRecord& record = task.record();
+  if (!record.exit->success())
+    log::warning("{} (pid {}) ended with {}; the job goes on without it. Its log: {}",
+                 to_string(record.id), record.pid, to_string(*record.exit), record.log.string());
+  else if (!options_.quiet)
+    log::info("{} ended after {:.1f} s", to_string(record.id),
+              static_cast<double>(record.ran_for.count()) / 1000.0);
+}
+
+void Supervisor::remind_of_stragglers() {
+  straggler_timer_ = loop_.call_after(kStragglerReminder, [this] {
+    std::vector<std::string> waiting;
+    for (const auto& id : outcome_->awaited()) waiting.push_back(to_string(id));
+    if (phase_ != Phase::running || waiting.empty()) return;
+    log::info(
+        "still waiting for {}; others have ended. If they wait for a task that has left, stop "
+        "the job with Ctrl-C",
+        join(waiting, ", "));
+    remind_of_stragglers();
+  });
+}
+
+bool Supervisor::should_restart(const TaskRecord& cause) {
+  if (is_preemption(*cause.exit)) {
+    quick_preemptions_ = cause.ran_for < kQuickPreemption ? quick_preemptions_ + 1 : 0;
+    if (quick_preemptions_ <= kMaxQuickPreemptions) {
+      log::info("{} was preempted ({}); starting attempt {}, which is not counted as a restart",
+                to_string(cause.id), to_string(*cause.exit), record_.attempt + 1);
+      return true;
+    }
+    log::warning("{} ended as if preempted {} times in a row, each within {} s: that is a failure",
+                 to_string(cause.id), quick_preemptions_, kQuickPreemption.count());
+  }
+  if (charged_restarts_ >= options_.max_restarts) return false;
+  ++charged_restarts_;
+  log::info("{}", summary_line(cause));
+  log::info("starting attempt {} (restart {} of {})", record_.attempt + 1, charged_restarts_,
+            options_.max_restarts);
+  return true;
+}
+
+int Supervisor::conclude(JobState state, int exit_code) {
+  record_.state = state;
+  record_.exit_code = exit_code;
+  record_.ended = utc_timestamp();
+  write_record();
+  double duration =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  switch (state) {
+    case JobState::succeeded:
+      if (!options_.quiet) log::info("job {} succeeded in {:.1f} s", identity_.job, duration);
+      break;
+    case JobState::stopped:
+      log::info("job {} was stopped by {} after {:.1f} s; logs in {}", identity_.job,
+                signal_name(stop_signal_), duration, folder_.logs().string());
+      break;
+    default:
+      log::error("job {} failed after {:.1f} s", identity_.job, duration);
+      fmt::print(stderr, "{}", root_cause_report(*record_.root_cause, task_records()));
+  }
+  return exit_code;
+}
+
+std::vector<TaskRecord> Supervisor::task_records() const {
+  std::vector<TaskRecord> records;
+  for (const auto& task : tasks_) records.push_back(task->record());
+  return records;
+}
+
+void Supervisor::write_record() {
+  record_.tasks = task_records();
+  try {
+    write_file_atomically(folder_.record(), to_json(record_));
+    record_failed_ = false;
+  } catch (const SystemError& error) {
+    if (!record_failed_) log::warning("{}; the job goes on", error.what());
+    record_failed_ = true;
+  }
+}
+
+}  // namespace cohort::launch

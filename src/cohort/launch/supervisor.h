@@ -1,0 +1,102 @@
+#pragma once
+
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/base/event_loop.h"
+#include "cohort/launch/job.h"
+#include "cohort/launch/job_record.h"
+#include "cohort/launch/memory_pressure.h"
+#include "cohort/launch/outcome.h"
+#include "cohort/launch/plan.h"
+#include "cohort/launch/task_process.h"
+
+namespace cohort::launch {
+
+class JobServices;
+
+// Runs one job on this machine from start to end: starts the tasks, relays their output, watches
+// them, decides when the job is over, stops what is left, restarts the group where that was asked
+// for, and says why it failed.
+//
+// An attempt goes through: running -> [settling ->] stopping -> ended. `settling` is a short wait
+// after the first failure, so that the failure that caused the others is found among those that
+// arrive together. Stopping: TERM to the tasks that train, then to the services, KILL when the
+// grace period is over.
+//
+// Confined to the main thread of the process (tasks die with the thread that started them). Takes
+// over the signals INT, TERM, HUP, USR1, USR2 and CHLD for as long as it lives.
+class Supervisor {
+ public:
+  // `options` are settled. Throws InvalidInput before anything has been started.
+  Supervisor(JobOptions options, const cluster::Environment& environment);
+  ~Supervisor();
+
+  // Returns the exit code for the launcher: 0, the first failing task's (128 + signal), or
+  // 128 + signal when the launcher was told to stop.
+  int run();
+
+ private:
+  enum class Phase { running, settling, stopping };
+
+  void start_attempt();
+  void wait_for_attempt();
+  void end_attempt();
+
+  void on_signals();
+  void on_termination_request(int signal);
+  void check_tasks();
+  void on_task_exit(TaskProcess& task);
+  void on_failure(const TaskProcess& task);
+  void begin_stop();
+  void stop_services();
+  void kill_the_rest();
+
+  bool any_alive(bool services) const;
+  void announce_end_of(const TaskProcess& task) const;
+  void remind_of_stragglers();
+  bool should_restart(const TaskRecord& cause);
+  int conclude(JobState state, int exit_code);
+  void write_record();
+  std::vector<TaskRecord> task_records() const;
+
+  JobOptions options_;
+  cluster::Environment environment_;
+  JobIdentity identity_;
+  OutputFolder folder_;
+  Guard guard_;
+  EventLoop loop_;
+  sigset_t old_mask_;
+  UniqueFd signals_;
+  std::unique_ptr<JobServices> services_;
+  Screen screen_;
+  OomWatch oom_;
+  PortReservation ports_;
+  std::optional<rlimit> task_file_limit_;
+
+  JobRecord record_;
+  bool record_failed_ = false;  // a warning about job.json has been given
+
+  // The attempt that runs now.
+  std::vector<std::unique_ptr<TaskProcess>> tasks_;
+  std::optional<Outcome> outcome_;
+  Phase phase_ = Phase::running;
+  bool succeeded_ = false;
+  bool services_stopped_ = false;
+  std::vector<TaskRecord> failures_;  // in order, until somebody was asked to stop
+  EventLoop::Clock::time_point kill_time_;
+  EventLoop::TimerId kill_timer_ = 0;
+  EventLoop::TimerId straggler_timer_ = 0;
+
+  bool stop_requested_ = false;  // by INT or TERM
+  bool hangup_forwarded_ = false;
+  int stop_signal_ = 0;  // the signal that ended the job; 0 when it ended otherwise
+  int charged_restarts_ = 0;
+  int quick_preemptions_ = 0;  // in a row
+  std::chrono::steady_clock::time_point started_;
+};
+
+}  // namespace cohort::launch

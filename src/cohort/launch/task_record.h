@@ -1,0 +1,35 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "cohort/cluster/task.h"
+#include "cohort/launch/process.h"
+
+namespace cohort::launch {
+
+// What is known about one run of one task: for job.json and for the report of a failure. A value.
+struct TaskRecord {
+  cluster::TaskId id;
+  std::string host;
+  pid_t pid = -1;
+  int attempt = 1;
+  std::filesystem::path log;
+
+  std::string started;  // UTC timestamps; "" when it has not happened
+  std::string ended;
+  std::chrono::milliseconds ran_for{0};
+  std::optional<ExitStatus> exit;
+  bool suspended = false;            // SIGSTOP
+  bool stopped_by_launcher = false;  // it ended after Cohort had asked it to
+  long peak_memory_kib = 0;
+  std::deque<std::string> last_lines;  // newest last; filled when it ended
+  std::string memory_evidence;         // why we believe that memory ran out; "" when we do not
+};
+
+}  // namespace cohort::launch

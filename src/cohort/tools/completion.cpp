@@ -1,0 +1,97 @@
+#include "cohort/tools/completion.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/tools/command_line.h"
+#include "cohort/tools/run_command.h"
+
+namespace cohort::tools {
+namespace {
+
+constexpr const char* kCommands = "run doctor completion";
+constexpr const char* kTopOptions = "--help --version";
+constexpr const char* kDoctorOptions = "--help --json";
+constexpr const char* kShells = "bash zsh fish";
+
+std::string run_options() {
+  RunArguments arguments;
+  CLI::App app("", "run");
+  declare_run_options(app, arguments);
+  std::string text;
+  for (const auto& name : long_option_names(app)) text += (text.empty() ? "--" : " --") + name;
+  return text;
+}
+
+// Words behind `--` are the program's own: files and commands complete there.
+constexpr const char* kBash = R"(_cohort() {{
+  local word=${{COMP_WORDS[COMP_CWORD]}} index
+  for ((index = 1; index < COMP_CWORD; index++)); do
+    if [[ ${{COMP_WORDS[index]}} == -- ]]; then
+      COMPREPLY=($(compgen -c -f -- "$word"))
+      return
+    fi
+  done
+  local choices="{commands} {top}"
+  if ((COMP_CWORD > 1)); then
+    case ${{COMP_WORDS[1]}} in
+      run) choices="{run}" ;;
+      doctor) choices="{doctor}" ;;
+      completion) choices="{shells}" ;;
+    esac
+  fi
+  COMPREPLY=($(compgen -W "$choices" -- "$word"))
+  [[ $word != -* ]] && ((COMP_CWORD > 1)) && COMPREPLY+=($(compgen -f -- "$word"))
+}}
+complete -F _cohort cohort
+)";
+
+std::string bash() {
+  return fmt::format(fmt::runtime(kBash), fmt::arg("commands", kCommands),
+                     fmt::arg("top", kTopOptions), fmt::arg("run", run_options()),
+                     fmt::arg("doctor", kDoctorOptions), fmt::arg("shells", kShells));
+}
+
+std::string zsh() { return "autoload -U +X bashcompinit && bashcompinit\n" + bash(); }
+
+std::string fish() {
+  std::string text = "complete -c cohort -f\n";
+  for (const auto& command : split(kCommands, ' '))
+    text += fmt::format("complete -c cohort -n __fish_use_subcommand -a {}\n", command);
+  auto add = [&](const std::string& command, const std::string& options) {
+    for (const auto& option : split(options, ' '))
+      text += fmt::format("complete -c cohort -n '__fish_seen_subcommand_from {}' -l {}\n", command,
+                          option.substr(2));
+  };
+  add("run", run_options());
+  add("doctor", kDoctorOptions);
+  return text +
+         fmt::format("complete -c cohort -n '__fish_seen_subcommand_from completion' -a '{}'\n",
+                     kShells);
+}
+
+}  // namespace
+
+int completion_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
+  constexpr const char* kUsage =
+      "Usage: cohort completion bash|zsh|fish\n\n"
+      "Prints a completion script. For bash, put this into ~/.bashrc:\n"
+      "  eval \"$(cohort completion bash)\"\n";
+  std::string shell = words.empty() ? "" : words.front();
+  if (shell == "--help" || shell == "-h")
+    std::cout << kUsage;
+  else if (shell == "bash")
+    std::cout << bash();
+  else if (shell == "zsh")
+    std::cout << zsh();
+  else if (shell == "fish")
+    std::cout << fish();
+  else
+    throw InvalidInput(fmt::format("no completion for shell '{}'", shell),
+                       {.advice = "Name one of: bash, zsh, fish."});
+  return 0;
+}
+
+}  // namespace cohort::tools

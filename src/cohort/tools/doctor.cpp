@@ -1,0 +1,235 @@
+#include "cohort/tools/doctor.h"
+
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/error.h"
+#include "cohort/base/machine.h"
+#include "cohort/base/text.h"
+#include "cohort/cluster/environment.h"
+#include "cohort/launch/ports.h"
+#include "cohort/launch/task_environment.h"
+
+namespace cohort::tools {
+namespace {
+
+enum class Level { ok, note, wrong };
+
+struct Finding {
+  std::string subject;
+  Level level = Level::ok;
+  std::string text;
+  std::string fix;  // "" when there is nothing to mend
+};
+
+// The standard output of a shell command, at most 20 s of it; nothing when it failed.
+std::optional<std::string> output_of(const std::string& command) {
+  FILE* pipe = ::popen(fmt::format("timeout 20 {} 2>/dev/null", command).c_str(), "r");
+  if (!pipe) return std::nullopt;
+  std::string text;
+  char buffer[4096];
+  while (size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, count);
+  if (::pclose(pipe) != 0) return std::nullopt;
+  return text;
+}
+
+double gigabytes(double bytes) { return bytes / 1e9; }
+
+Finding check_system() {
+  utsname name{};
+  ::uname(&name);
+  return {.subject = "system",
+          .text = fmt::format("{} {} on {}", name.sysname, name.release, name.machine)};
+}
+
+Finding check_cores() {
+  int cores = usable_cores();
+  auto online = ::sysconf(_SC_NPROCESSORS_ONLN);
+  Finding finding{.subject = "cores", .text = fmt::format("{} usable of {}", cores, online)};
+  if (cores < online) {
+    finding.level = Level::note;
+    finding.fix =
+        "A CPU limit or an affinity mask keeps the others away: see taskset -p $$ and the "
+        "container's CPU limit.";
+  }
+  return finding;
+}
+
+Finding check_memory() {
+  double total = static_cast<double>(usable_memory());
+  Finding finding{.subject = "memory", .text = fmt::format("{:.1f} GB usable", gigabytes(total))};
+  if (total < 2e9) {
+    finding.level = Level::note;
+    finding.fix = "Less than 2 GB is little for training; run fewer workers.";
+  }
+  return finding;
+}
+
+Finding check_limit(const char* subject, decltype(RLIMIT_NOFILE) resource, rlim_t enough,
+                    const char* fix) {
+  rlimit limit{};
+  ::getrlimit(resource, &limit);
+  auto show = [](rlim_t value) {
+    return value == RLIM_INFINITY ? std::string("unlimited") : std::to_string(value);
+  };
+  Finding finding{
+      .subject = subject,
+      .text = fmt::format("{} (at most {})", show(limit.rlim_cur), show(limit.rlim_max))};
+  if (limit.rlim_max < enough) {
+    finding.level = Level::note;
+    finding.fix = fix;
+  }
+  return finding;
+}
+
+Finding check_ports() {
+  auto ephemeral = launch::ephemeral_ports();
+  auto range = launch::ports_outside(ephemeral);
+  Finding finding{.subject = "ports"};
+  try {
+    launch::PortReservation ports;
+    ports.reserve();
+    finding.text = fmt::format("tasks get ports from {} to {}", range.first, range.last);
+    if (range.first <= ephemeral.last && ephemeral.first <= range.last) {
+      finding.level = Level::note;
+      finding.fix =
+          "The kernel hands out the same ports to outgoing connections; leave room with: "
+          "sysctl -w net.ipv4.ip_local_port_range='32768 60999'";
+    }
+  } catch (const Error& error) {
+    finding.level = Level::wrong;
+    finding.text = error.message();
+    finding.fix = error.context().advice;
+  }
+  return finding;
+}
+
+Finding check_disk() {
+  struct statvfs disk {};
+  if (::statvfs(".", &disk) != 0)
+    return {"disk", Level::wrong, "the current folder cannot be read", "Change to another folder."};
+  double free = static_cast<double>(disk.f_bavail) * static_cast<double>(disk.f_frsize);
+  Finding finding{.subject = "disk", .text = fmt::format("{:.1f} GB free here", gigabytes(free))};
+  if (free < 1e9) {
+    finding.level = Level::note;
+    finding.fix = "Logs and checkpoints need room: use --output on another disk.";
+  } else if (::access(".", W_OK) != 0) {
+    finding.level = Level::note;
+    finding.fix = "This folder cannot be written: use --output DIR.";
+  }
+  return finding;
+}
+
+Finding check_torch() {
+  auto probe = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "cohort-torch-probe";
+  constexpr const char* kFix =
+      "Run scripts/setup and make build; or: pip install torch==2.13.0 (training needs it, the "
+      "launcher does not).";
+  if (!std::filesystem::exists(probe)) return {"LibTorch", Level::note, "not built in", kFix};
+  auto text = output_of(shell_quote(probe.string()));
+  auto json = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object())
+    return {"LibTorch", Level::wrong, fmt::format("{} does not run", probe.string()), kFix};
+  return {.subject = "LibTorch",
+          .text = fmt::format("{}, {} threads, CUDA {}", json.value("version", "?"),
+                              json.value("threads", 0), json.value("cuda", false) ? "yes" : "no")};
+}
+
+Finding check_mpi() {
+  auto text = output_of("mpirun --version");
+  if (!text)
+    return {"MPI", Level::note, "no mpirun",
+            "Only for jobs under MPI: apt-get install openmpi-bin libopenmpi-dev"};
+  return {.subject = "MPI", .text = text->substr(0, text->find('\n'))};
+}
+
+Finding check_gpus() {
+  auto gpus = launch::visible_gpus(cluster::Environment::of_this_process());
+  return {.subject = "GPUs",
+          .text = gpus.empty() ? "none" : fmt::format("{}: {}", gpus.size(), join(gpus, ", "))};
+}
+
+Finding check_proxy() {
+  auto environment = cluster::Environment::of_this_process();
+  for (const char* name : {"http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "grpc_proxy"})
+    if (auto value = environment.find_value(name); value && !value->empty())
+      return {.subject = "proxy",
+              .text = fmt::format("{} is set; cohort run keeps the job's own connections past it",
+                                  name)};
+  return {.subject = "proxy", .text = "none"};
+}
+
+std::vector<Finding> examine() {
+  return {check_system(),
+          check_cores(),
+          check_memory(),
+          check_limit("open files", RLIMIT_NOFILE, 4096,
+                      "Large jobs need more: ulimit -Hn 65536 as root, or nofile in "
+                      "/etc/security/limits.conf."),
+          check_limit("processes", RLIMIT_NPROC, 1024,
+                      "Large jobs need more: nproc in /etc/security/limits.conf."),
+          check_ports(),
+          check_disk(),
+          check_torch(),
+          check_mpi(),
+          check_gpus(),
+          check_proxy()};
+}
+
+const char* mark(Level level) {
+  return level == Level::ok ? "ok  " : level == Level::note ? "note" : "BAD ";
+}
+
+void print_table(const std::vector<Finding>& findings) {
+  for (const auto& finding : findings) {
+    std::cout << fmt::format("{}  {:<10}  {}\n", mark(finding.level), finding.subject,
+                             finding.text);
+    if (!finding.fix.empty()) std::cout << fmt::format("      {:<10}  -> {}\n", "", finding.fix);
+  }
+}
+
+void print_json(const std::vector<Finding>& findings) {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& finding : findings)
+    list.push_back({{"subject", finding.subject},
+                    {"level", std::string(trim(mark(finding.level)))},
+                    {"text", finding.text},
+                    {"fix", finding.fix}});
+  std::cout << list.dump(2) << "\n";
+}
+
+}  // namespace
+
+int doctor_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
+  bool json = false;
+  for (const auto& word : words) {
+    if (word == "--help" || word == "-h") {
+      std::cout
+          << "Usage: cohort doctor [--json]\n\nChecks cores, memory, limits, ports, disk, "
+             "LibTorch, MPI, GPUs and proxies of this\nmachine and says what is wrong and how "
+             "to mend it. Exit code 1 when jobs cannot run here.\n";
+      return 0;
+    }
+    if (word != "--json")
+      throw InvalidInput(fmt::format("unknown option '{}'", word),
+                         {.advice = "See: cohort doctor --help"});
+    json = true;
+  }
+  auto findings = examine();
+  json ? print_json(findings) : print_table(findings);
+  bool wrong = false;
+  for (const auto& finding : findings) wrong = wrong || finding.level == Level::wrong;
+  if (!json)
+    std::cout << (wrong ? "\nSomething must be mended before jobs run here.\n"
+                        : "\nThis machine is ready: try cohort run -n 2 -- ...\n");
+  return wrong ? 1 : 0;
+}
+
+}  // namespace cohort::tools

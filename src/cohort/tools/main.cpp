@@ -1,0 +1,86 @@
+// The `cohort` command: finds the subcommand and turns errors into a line and an exit code.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cohort/base/error.h"
+#include "cohort/base/log.h"
+#include "cohort/base/text.h"
+#include "cohort/base/version.h"
+#include "cohort/tools/completion.h"
+#include "cohort/tools/doctor.h"
+#include "cohort/tools/run_command.h"
+
+namespace cohort::tools {
+namespace {
+
+constexpr const char* kHelp = R"help(cohort: distributed deep-learning training for C++
+
+Usage: cohort COMMAND [options]
+
+Commands:
+  run         start, watch and end a distributed job on this machine
+  doctor      check this machine and say what is wrong and how to mend it
+  completion  print a completion script for bash, zsh or fish
+
+Options:
+  -h, --help  this text; cohort COMMAND --help tells more
+  --version   the version
+
+Examples:
+  cohort run -n 4 -- ./train --epochs 3
+  cohort run -n 2 -- python3 ddp.py
+  cohort doctor
+  eval "$(cohort completion bash)"
+)help";
+
+using Words = std::vector<std::string>;
+
+int dispatch(const Words& all) {
+  const std::map<std::string, std::function<int(const Words&, const Words&)>> commands = {
+      {"run", run_command}, {"doctor", doctor_command}, {"completion", completion_command}};
+  if (all.empty()) {
+    std::cerr << kHelp;
+    return 2;
+  }
+  const std::string& first = all.front();
+  if (first == "--version") {
+    std::cout << "cohort " << kVersion << "\n";
+    return 0;
+  }
+  if (first == "-h" || first == "--help" || first == "help") {
+    std::cout << kHelp;
+    return 0;
+  }
+  auto command = commands.find(first);
+  if (command == commands.end()) {
+    Words names;
+    for (const auto& [name, function] : commands) names.push_back(name);
+    std::string meant = nearest(first, names);
+    throw InvalidInput(fmt::format("unknown command '{}'", first),
+                       {.advice = meant.empty() ? "See: cohort --help"
+                                                : fmt::format("Did you mean: cohort {}?", meant)});
+  }
+  auto separator = std::find(all.begin() + 1, all.end(), "--");
+  Words behind(separator == all.end() ? separator : separator + 1, all.end());
+  return command->second(Words(all.begin() + 1, separator), behind);
+}
+
+}  // namespace
+}  // namespace cohort::tools
+
+int main(int argc, char** argv) {
+  try {
+    return cohort::tools::dispatch({argv + 1, argv + argc});
+  } catch (const cohort::InvalidInput& error) {
+    cohort::log::error("{}", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    cohort::log::error("{}", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,228 @@
+#include "cohort/tools/run_command.h"
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+
+#include "cohort/base/error.h"
+#include "cohort/base/machine.h"
+#include "cohort/cluster/environment.h"
+#include "cohort/launch/job_file.h"
+#include "cohort/launch/plan.h"
+#include "cohort/launch/supervisor.h"
+#include "cohort/tools/command_line.h"
+
+namespace cohort::tools {
+namespace {
+
+using launch::ChiefName;
+using launch::JobOptions;
+using launch::Layout;
+using launch::ProxyMode;
+using launch::SuccessPolicy;
+
+constexpr const char* kExamples = R"(
+Examples:
+  cohort run -n 4 -- ./train --epochs 3
+      four workers on this machine, worker/0 is the chief
+  cohort run -n 2 -- python3 ddp.py
+      a PyTorch DistributedDataParallel script, as torchrun would start it
+  cohort run -n 2 --ps 1 --coordinator -- python3 ps.py
+      TensorFlow's ParameterServerStrategy: a chief, two workers, one parameter server
+  cohort run -n 4 --layout colocated --chief-name master -- python3 estimator.py
+      master/0, worker/0..2 and a parameter server beside each
+  cohort run --config job.toml --dry-run
+      what a job file would start, with every task's environment
+
+The exit code is 0 when the job succeeded, else that of the first failing task (128 + signal when
+one killed it), 2 for a mistake on the command line, 130 after Ctrl-C.
+)";
+
+void add_environment(const std::vector<std::string>& settings, JobOptions& job) {
+  for (const auto& setting : settings) {
+    size_t equals = setting.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw InvalidInput(fmt::format("--env '{}' is not of the form NAME=VALUE", setting),
+                         {.advice = fmt::format("Write --env {}=value.", setting)});
+    job.environment[setting.substr(0, equals)] = setting.substr(equals + 1);
+  }
+}
+
+template <typename Enum>
+CLI::CheckedTransformer one_of(std::map<std::string, Enum> names) {
+  return CLI::CheckedTransformer(std::move(names), CLI::ignore_case);
+}
+
+}  // namespace
+
+void declare_run_options(CLI::App& app, RunArguments& arguments) {
+  JobOptions& job = arguments.job;
+  app.description("Starts, watches and ends a distributed job on this machine.");
+  app.footer(kExamples);
+  app.option_defaults()->take_last();
+
+  app.add_option("-n,--workers", job.workers, "Tasks that train")
+      ->capture_default_str()
+      ->group("Tasks");
+  app.add_option("--ps", job.ps, "Parameter servers")->capture_default_str()->group("Tasks");
+  app.add_flag("--evaluator", job.evaluator, "Add an evaluator")->group("Tasks");
+  app.add_option("--chief-name", job.chief_name,
+                 "What the first of the workers is called; none: worker/0 is the chief")
+      ->transform(one_of<ChiefName>(
+          {{"none", ChiefName::none}, {"chief", ChiefName::chief}, {"master", ChiefName::master}}))
+      ->type_name("none|chief|master")
+      ->group("Tasks");
+  app.add_flag("--coordinator", job.coordinator,
+               "Add a chief that directs the workers and does not train")
+      ->group("Tasks");
+  app.add_option("--layout", job.layout,
+                 "colocated: a parameter server beside each worker, the first host's worker is "
+                 "the chief")
+      ->transform(
+          one_of<Layout>({{"separate", Layout::separate}, {"colocated", Layout::colocated}}))
+      ->type_name("separate|colocated")
+      ->group("Tasks");
+  app.add_option("--strategy", job.strategy, "Distribution strategy, told to Cohort's programs")
+      ->type_name("NAME")
+      ->group("Tasks");
+  app.add_option_function<std::vector<std::string>>(
+         "--hosts",
+         [&job](const std::vector<std::string>& names) {
+           for (const auto& name : names) job.hosts.push_back(launch::parse_host(name));
+         },
+         "Machines, as in node1:4,node2:4 (only this machine for now)")
+      ->delimiter(',')
+      ->take_all()
+      ->type_name("HOST[:SLOTS],...")
+      ->group("Tasks");
+  app.add_option_function<std::string>(
+         "--hostfile",
+         [&job](const std::string& path) {
+           auto hosts = launch::read_hostfile(path);
+           job.hosts.insert(job.hosts.end(), hosts.begin(), hosts.end());
+         },
+         "A file with one host a line")
+      ->type_name("FILE")
+      ->group("Tasks");
+
+  app.add_option("--output", job.output, "Folder for logs and job.json [cohort-output/<job id>]")
+      ->type_name("DIR")
+      ->group("Output");
+  app.add_option("--show", job.show, "Show only these tasks, as in worker:0,ps")
+      ->delimiter(',')
+      ->take_all()
+      ->type_name("TASK,...")
+      ->group("Output");
+  app.add_flag("-q,--quiet", job.quiet, "Say nothing while all is well")->group("Output");
+
+  app.add_option("--success", job.success,
+                 "Whose exit with 0 ends the job [all-workers; chief with --coordinator]")
+      ->transform(one_of<SuccessPolicy>({{"chief", SuccessPolicy::chief},
+                                         {"worker0", SuccessPolicy::worker0},
+                                         {"all-workers", SuccessPolicy::all_workers}}))
+      ->type_name("chief|worker0|all-workers")
+      ->group("Ending");
+  app.add_option_function<double>(
+         "--grace",
+         [&job](double seconds) {
+           job.grace = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+         },
+         "Seconds between TERM and KILL [5]")
+      ->type_name("S")
+      ->group("Ending");
+  app.add_option("--max-restarts", job.max_restarts, "Restart the group after this many failures")
+      ->capture_default_str()
+      ->group("Ending");
+
+  app.add_option_function<std::vector<std::string>>(
+         "--env", [&job](const auto& settings) { add_environment(settings, job); },
+         "Set a variable for every task (may be repeated)")
+      ->take_all()
+      ->type_name("NAME=VALUE")
+      ->group("Environment");
+  app.add_flag("--scheduler-args", job.scheduler_args,
+               "Append --job_name --task_index --ps_hosts --worker_hosts to the command line")
+      ->group("Environment");
+  app.add_option("--gpus-per-worker", job.gpus_per_worker,
+                 "Give each worker its own GPUs (CUDA_VISIBLE_DEVICES)")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Environment");
+  app.add_option("--threads-per-task", job.threads_per_task,
+                 "OMP_NUM_THREADS [cores / tasks, unless already set]")
+      ->check(CLI::PositiveNumber)
+      ->group("Environment");
+  app.add_option("--proxy", job.proxy,
+                 "bypass: the job's own hosts go past the proxy; strip: no proxy at all [bypass]")
+      ->transform(one_of<ProxyMode>(
+          {{"bypass", ProxyMode::bypass}, {"strip", ProxyMode::strip}, {"keep", ProxyMode::keep}}))
+      ->type_name("bypass|strip|keep")
+      ->group("Environment");
+
+  app.add_option("--config", arguments.config,
+                 "Job file (TOML) with the same keys; the command line wins")
+      ->type_name("FILE")
+      ->group("Job");
+  app.add_flag("--dry-run", arguments.dry_run,
+               "Print every task's environment and command line; start nothing")
+      ->group("Job");
+}
+
+namespace {
+
+// Parses `words` on top of what `arguments` holds already.
+bool parse_into(RunArguments& arguments, const std::vector<std::string>& words) {
+  CLI::App app("", "run");
+  declare_run_options(app, arguments);
+  return parse_words(app, words);
+}
+
+void apply_job_file(const std::string& path, RunArguments& arguments) {
+  CLI::App app("", "run");
+  declare_run_options(app, arguments);
+  auto known = long_option_names(app);
+  std::erase(known, "config");
+  std::erase(known, "help");
+  auto file = launch::read_job_file(path, known);
+  try {
+    parse_words(app, file.arguments);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{}: {}", path, error.message()), error.context());
+  }
+  arguments.job.command = file.program;
+}
+
+void print_dry_run(const JobOptions& job, const cluster::Environment& environment) {
+  launch::JobIdentity identity{.job = launch::new_job_id(), .host = host_name()};
+  identity.program = launch::find_program(job.command.front(),
+                                          environment.find_value("PATH").value_or("/usr/bin:/bin"));
+  identity.output = std::filesystem::absolute(
+      job.output.empty() ? std::filesystem::path("cohort-output") / identity.job : job.output);
+  launch::PortReservation ports;
+  identity.store = {"127.0.0.1", ports.reserve()};
+  identity.horovod_rendezvous = {"127.0.0.1", ports.reserve()};
+  std::cout << launch::describe(launch::make_plan(job, identity, 1, ports, environment));
+}
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& words, const std::vector<std::string>& program) {
+  RunArguments asked;
+  if (!parse_into(asked, words)) return 0;
+  RunArguments arguments;
+  if (!asked.config.empty()) {
+    apply_job_file(asked.config, arguments);
+    parse_into(arguments, words);
+  } else {
+    arguments = asked;
+  }
+  JobOptions& job = arguments.job;
+  if (!program.empty()) job.command = program;
+  launch::settle(job);
+  auto environment = cluster::Environment::of_this_process();
+  if (arguments.dry_run) {
+    print_dry_run(job, environment);
+    return 0;
+  }
+  return launch::Supervisor(job, environment).run();
+}
+
+}  // namespace cohort::tools
