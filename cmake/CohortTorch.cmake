@@ -40,9 +40,10 @@ if(NOT _torch_includes)
       list(PREPEND _torch_includes "${COHORT_TORCH_HEADERS}")
     endif()
     cmake_path(GET COHORT_TORCH_LIBRARY PARENT_PATH _torch_libraries)
-    file(STRINGS "${COHORT_TORCH_HEADERS}/torch/csrc/api/include/torch/version.h"
-         COHORT_TORCH_VERSION REGEX "define TORCH_VERSION ")
-    string(REGEX REPLACE ".*\"(.*)\".*" "\\1" COHORT_TORCH_VERSION "${COHORT_TORCH_VERSION}")
+    file(STRINGS "${COHORT_TORCH_HEADERS}/torch/csrc/api/include/torch/version.h" COHORT_TORCH_VERSION
+         REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+    string(REGEX REPLACE "[^0-9;]" "" COHORT_TORCH_VERSION "${COHORT_TORCH_VERSION}")
+    string(REPLACE ";" "." COHORT_TORCH_VERSION "${COHORT_TORCH_VERSION}")
   endif()
 endif()
 

@@ -1,5 +1,5 @@
-// cohort-torch-probe: proves that LibTorch loads and computes, and says what it found as one line of
-// JSON on standard output. A program of its own, so that `cohort doctor` starts without LibTorch
+// cohort-torch-probe: proves that LibTorch loads and computes, and says what it found as one line
+// of JSON on standard output. A program of its own, so that `cohort doctor` starts without LibTorch
 // and survives a broken one. Exit code 0: it works; 1: it does not, "error" says why.
 #include <torch/torch.h>
 #include <torch/version.h>
