@@ -17,10 +17,16 @@ MAX_BYTES = 1_000_000
 SOURCES = {".h", ".cpp", ".py", ".cmake", ".sh", ""}
 EXEMPT_FROM_LENGTH = {"LICENSE"}
 # Folders where checkouts and homes lie; built from parts, so that this file does not match itself.
-MACHINE_PATH = re.compile(r"(?<![\w.:/}$-])/(?:" + "|".join(["work", "root", "home", "Users"]) + r")/[\w.]+")
+HOMES = r"/(?:" + "|".join(["work", "root", "home", "Users"]) + r")/[\w.]+"
 
 
-def check_file(name, data, checkout):
+def machine_paths(checkout):
+    """Matches absolute paths of homes and of this checkout; "/src" alone could be anything."""
+    places = [HOMES] + ([re.escape(checkout)] if checkout.count("/") > 1 else [])
+    return re.compile(r"(?<![\w.:/}$-])(?:" + "|".join(places) + r")(?![\w-])")
+
+
+def check_file(name, data, paths):
     if len(data) > MAX_BYTES:
         yield f"{name}: {len(data)} bytes, more than {MAX_BYTES}; fetch it by a script instead"
     if b"\0" in data:
@@ -30,19 +36,20 @@ def check_file(name, data, checkout):
         if len(lines) > MAX_LINES:
             yield f"{name}: {len(lines)} lines, more than {MAX_LINES}; look for the second thing in it"
     for number, line in enumerate(lines, 1):
-        match = MACHINE_PATH.search(line)
-        if match or checkout in line:
-            yield f"{name}:{number}: names a path of one machine: {match.group(0) if match else checkout}"
+        for path in paths.findall(line):
+            yield f"{name}:{number}: names a path of one machine: {path}"
 
 
 def self_test():
     home = "/".join(["", "home", "ann"])
-    assert not [*check_file("a.cpp", b"int x;\n" * MAX_LINES, "/x/tree")]
-    assert not [*check_file("a.md", b"https://x.org/home/page $HOME/work/x a/root/b\n", "/x/tree")]
-    assert [*check_file("a.cpp", b"int x;\n" * (MAX_LINES + 1), "/x/tree")]
-    assert [*check_file("a.md", f'"{home}/data"\n'.encode(), "/x/tree")]
-    assert [*check_file("a.md", b"see /x/tree/build\n", "/x/tree")]
-    assert [*check_file("a.bin", b"\0" * (MAX_BYTES + 1), "/x/tree")]
+    paths = machine_paths("/x/tree")
+    assert not [*check_file("a.cpp", b"int x;\n" * MAX_LINES, paths)]
+    assert not [*check_file("a.md", b"https://x.org/home/page $HOME/work/x a/root/b\n", paths)]
+    assert not [*check_file("a.md", b"src/tree /tree/ (/tree)\n", machine_paths("/tree"))]
+    assert [*check_file("a.cpp", b"int x;\n" * (MAX_LINES + 1), paths)]
+    assert [*check_file("a.md", f'"{home}/data"\n'.encode(), paths)]
+    assert [*check_file("a.md", b"see /x/tree/build\n", paths)]
+    assert [*check_file("a.bin", b"\0" * (MAX_BYTES + 1), paths)]
 
 
 def main():
@@ -54,7 +61,8 @@ def main():
         print("tree: not a git checkout, nothing to check")
         return 0
     names = [name for name in listed.stdout.decode().split("\0") if name and (root / name).is_file()]
-    complaints = [c for name in names for c in check_file(name, (root / name).read_bytes(), str(root))]
+    paths = machine_paths(str(root))
+    complaints = [c for name in names for c in check_file(name, (root / name).read_bytes(), paths)]
     print("\n".join(complaints) or f"tree: {len(names)} files are fit to publish")
     return 1 if complaints else 0
 
