@@ -1,6 +1,7 @@
 // cohort-torch-probe: proves that LibTorch loads and computes, and says what it found as one line
-// of JSON on standard output. A program of its own, so that `cohort doctor` starts without LibTorch
-// and survives a broken one. Exit code 0: it works; 1: it does not, "error" says why.
+// of JSON on standard output: "works", and "error" where it does not. A program of its own, so that
+// `cohort doctor` starts without LibTorch and survives a broken one. Exit code 0 means that it
+// could answer, whatever the answer.
 #include <torch/torch.h>
 #include <torch/version.h>
 
@@ -38,5 +39,4 @@ int main() {
     report = {{"works", false}, {"version", TORCH_VERSION}, {"error", error.what()}};
   }
   std::puts(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
-  return report["works"] ? 0 : 1;
 }

@@ -3,6 +3,5 @@
 
 int main() {
   std::puts(
-      R"({"works":false,"version":null,"error":"this build has no LibTorch: run scripts/setup, then make build"})");
-  return 1;
+      R"({"works":false,"error":"this build has no LibTorch: run scripts/setup, then make build"})");
 }
