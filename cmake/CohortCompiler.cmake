@@ -18,6 +18,8 @@ if(COHORT_WERROR)
   add_compile_options(-Werror)
 endif()
 if(COHORT_SANITIZE)
-  add_compile_options(-fsanitize=${COHORT_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_compile_options(-fsanitize=${COHORT_SANITIZE} -fno-sanitize-recover=all
+                      -fno-sanitize-recover=all
+                      -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${COHORT_SANITIZE})
 endif()

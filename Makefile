@@ -1,0 +1,51 @@
+# The front door; CMake does the building (CMakePresets.json). `make help` lists the targets.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DEFAULT_GOAL := build
+.PHONY: help setup build demo test test-frameworks bench format install clean
+MAKEFLAGS += --no-print-directory
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+torch := $(if $(filter off OFF 0 no,$(COHORT_TORCH)),OFF,ON)
+# On a terminal Ninja rewrites one line; elsewhere it only speaks of failures.
+compile = cmake --build build -j $(JOBS) -- $$([ -t 1 ] || echo --quiet)
+
+help: ## this list
+	@echo 'Cohort: distributed deep-learning training for C++.'
+	sed -nE 's/^([a-z%-]+):[^#]*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 28
+	echo 'COHORT_TORCH=off leaves LibTorch out; JOBS=N sets how many compilers and tests run at once.'
+
+setup: ## install what the build needs and is missing (asks nothing)
+	@scripts/setup
+
+build: setup ## the release tree in build/, every program in build/bin/ (the default)
+	@cmake --preset release -DCOHORT_TORCH=$(torch) --log-level=NOTICE >/dev/null
+	$(compile)
+
+demo: build ## build, then run a job of two workers through `cohort run`
+	@build/bin/cohort run -n 2 -- build/bin/hello
+
+test: build ## build, then run every test but the frameworks' and the slow ones
+	@ctest --preset release -j $(JOBS) --progress
+
+test-frameworks: build ## run TensorFlow and PyTorch programs; installs both into .venv-frameworks
+	@tests/frameworks/install
+	ctest --test-dir build -L frameworks --output-on-failure
+
+bench: build ## run every benchmark of bench/benchmarks.txt; results in build/bench/
+	@scripts/bench
+
+bench-%: build ## run one benchmark of bench/benchmarks.txt
+	@scripts/bench $*
+
+format: setup ## lay the sources out as .clang-format says
+	@git ls-files -co --exclude-standard -z '*.h' '*.cpp' | xargs -0 -r clang-format-14 -i
+
+install: build ## copy programs, libraries and the CMake package to PREFIX (default /usr/local)
+	@cmake --install build --prefix '$(PREFIX)' | tail -n 1
+	echo 'Installed in $(PREFIX). An outside project finds it with -DCMAKE_PREFIX_PATH=$(PREFIX).'
+
+clean: ## remove the build trees (not .venv)
+	@rm -rf build build-*

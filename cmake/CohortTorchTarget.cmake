@@ -1,0 +1,32 @@
+# cohort_torch_target(TARGET): links TARGET against LibTorch and gives it the precompiled header.
+#
+# <torch/torch.h> takes half a minute to parse. The target cohort_torch_pch parses it once; every
+# LibTorch unit of the tree reuses the result, and so needs no include order or header of its own.
+include_guard()
+
+function(cohort_torch_target target)
+  target_link_libraries(${target} PRIVATE Cohort::torch)
+  # One header for programs and libraries: CMake would compile programs with -fPIE, which does not go
+  # with a header compiled with -fPIC.
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${target} PRIVATE -fPIC)
+  set_target_properties(${target} PROPERTIES
+    BUILD_RPATH "${COHORT_TORCH_LIBRARY_DIR}" INSTALL_RPATH "${COHORT_TORCH_LIBRARY_DIR}")
+  if(NOT target STREQUAL cohort_torch_pch)
+    target_precompile_headers(${target} REUSE_FROM cohort_torch_pch)
+  endif()
+  if(COHORT_CCACHE)
+    # What ccache asks for before it caches units that use a precompiled header.
+    target_compile_options(${target} PRIVATE -fpch-preprocess)
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime;${COHORT_CCACHE}")
+  endif()
+endfunction()
+
+if(COHORT_HAVE_TORCH)
+  file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cpp"
+       CONTENT "// Carries the precompiled header.\n")
+  add_library(cohort_torch_pch OBJECT "${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cpp")
+  target_precompile_headers(cohort_torch_pch PRIVATE <torch/torch.h>)
+  cohort_torch_target(cohort_torch_pch)
+endif()
