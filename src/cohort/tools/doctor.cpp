@@ -137,6 +137,8 @@ Finding check_torch() {
   auto json = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object())
     return {"LibTorch", Level::wrong, fmt::format("{} does not run", probe.string()), kFix};
+  if (!json.value("works", false))
+    return {"LibTorch", Level::note, json.value("error", "it does not work"), kFix};
   return {.subject = "LibTorch",
           .text = fmt::format("{}, {} threads, CUDA {}", json.value("version", "?"),
                               json.value("threads", 0), json.value("cuda", false) ? "yes" : "no")};
