@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "cohort/base/error.h"
@@ -20,7 +21,7 @@ StoreConnection::StoreConnection(UniqueFd fd, const HandshakeOptions& handshake,
                                  std::size_t max_queued_bytes)
     : fd_(std::move(fd)),
       peer_(peer_name(fd_.get())),
-      max_queued_bytes_(max_queued_bytes),
+      max_queued_bytes_(std::max(max_queued_bytes, kPauseAbove + kMaxStoreValue + kReadSize)),
       handshake_(handshake) {}
 
 std::string StoreConnection::name() const {
