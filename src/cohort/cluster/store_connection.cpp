@@ -31,7 +31,9 @@ std::string StoreConnection::name() const {
 void StoreConnection::read() {
   char buffer[kReadSize];
   IoResult result = read_some(fd(), buffer, sizeof buffer);
-  if (result.status == IoResult::Status::closed) throw PeerError("it closed the connection");
+  if (result.status == IoResult::Status::closed)
+    throw PeerError(is_authenticated() ? "it closed the connection"
+                                       : "it left without proving itself; has it another secret?");
   if (result.status == IoResult::Status::failed)
     throw PeerError(std::generic_category().message(result.code));
   if (!goodbye_) feed({buffer, result.count});
