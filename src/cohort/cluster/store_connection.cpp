@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "cohort/base/error.h"
@@ -20,7 +21,7 @@ StoreConnection::StoreConnection(UniqueFd fd, const HandshakeOptions& handshake,
                                  std::size_t max_queued_bytes)
     : fd_(std::move(fd)),
       peer_(peer_name(fd_.get())),
-      max_queued_bytes_(max_queued_bytes),
+      max_queued_bytes_(std::max(max_queued_bytes, kPauseAbove + kMaxStoreValue + kReadSize)),
       handshake_(handshake) {}
 
 std::string StoreConnection::name() const {
@@ -30,7 +31,9 @@ std::string StoreConnection::name() const {
 void StoreConnection::read() {
   char buffer[kReadSize];
   IoResult result = read_some(fd(), buffer, sizeof buffer);
-  if (result.status == IoResult::Status::closed) throw PeerError("it closed the connection");
+  if (result.status == IoResult::Status::closed)
+    throw PeerError(is_authenticated() ? "it closed the connection"
+                                       : "it left without proving itself; has it another secret?");
   if (result.status == IoResult::Status::failed)
     throw PeerError(std::generic_category().message(result.code));
   if (!goodbye_) feed({buffer, result.count});

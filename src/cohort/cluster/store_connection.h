@@ -35,6 +35,7 @@ class StoreConnection {
 
   // Queues an answer.
   void send(StoreResponse response);
+  std::size_t queued_bytes() const { return queued_bytes_; }
   bool is_over_limit() const { return queued_bytes_ > max_queued_bytes_; }
   // Writes as much as the socket takes.
   void flush();

@@ -160,7 +160,9 @@ void StoreServer::Loop::accept_clients() {
 
 void StoreServer::Loop::make_room() {
   if (clients_.size() < options_.max_clients || unproven_.empty()) return;
-  drop(*unproven_.begin(), "the store has too many connections");
+  StoreClientId oldest = *unproven_.begin();
+  drop(oldest, "the store has too many connections");
+  erase(oldest);
 }
 
 void StoreServer::Loop::add_client(UniqueFd fd) {
@@ -221,7 +223,7 @@ void StoreServer::Loop::serve(StoreClientId id, Client& client) {
     // A flush may have made room for answers to requests that were held back.
   } while (connection.has_held_back_requests());
   if (connection.is_over_limit())
-    throw ProtocolError(fmt::format("it left {} bytes unread", options_.max_queued_bytes));
+    throw ProtocolError(fmt::format("it left {} bytes unread", connection.queued_bytes()));
 }
 
 // Until nothing changes: serving one client may give others something to read.

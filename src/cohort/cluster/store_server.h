@@ -16,7 +16,7 @@ struct StoreServerOptions {
   std::optional<Secret> secret;  // nothing: open to every process that can connect
   bool insecure = false;         // allow no secret on an address that other hosts reach
   std::size_t max_clients = 10000;
-  // What a client may leave unread before it is dropped.
+  // What a client may leave unread before it is dropped; at least what one request may ask for.
   std::size_t max_queued_bytes = std::size_t{64} << 20;
   StoreLimits limits;
 };
