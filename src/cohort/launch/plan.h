@@ -11,7 +11,7 @@
 
 namespace cohort::launch {
 
-// What stays the same over all attempts of a job.
+// What the tasks of a job are told about it.
 struct JobIdentity {
   std::string job;                // unique id
   std::string host;               // this machine's name, for people

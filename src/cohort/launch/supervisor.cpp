@@ -25,6 +25,7 @@ using std::chrono::seconds;
 constexpr milliseconds kSettleTime{500};
 constexpr milliseconds kServiceGrace{
     1000};  // services get at least this, or all of a shorter grace
+constexpr milliseconds kFarewell{300};
 constexpr seconds kStragglerReminder{30};
 constexpr seconds kQuickPreemption{10};
 constexpr int kMaxQuickPreemptions = 3;
@@ -55,6 +56,11 @@ JobIdentity make_identity(const JobOptions& options, const cluster::Environment&
   identity.output = options.output.empty() ? std::filesystem::path("cohort-output") / identity.job
                                            : options.output;
   return identity;
+}
+
+void ask_to_stop(TaskProcess& task) {
+  task.signal(SIGTERM);
+  task.signal(SIGCONT);  // a suspended task could not answer
 }
 
 std::string count(int number, std::string_view noun, std::string_view plural) {
@@ -93,8 +99,6 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
   loop_.add(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); });
 
   identity_.output = folder_.path();
-  services_ = std::make_unique<JobServices>();
-  identity_.store = services_->store();
   record_ = {.job = identity_.job,
              .command = options_.command,
              .strategy = options_.strategy,
@@ -142,6 +146,9 @@ void Supervisor::start_attempt() {
   failures_.clear();
   tasks_.clear();
   ports_.release_all();
+  services_ = std::make_unique<JobServices>();
+  identity_.store = services_->store();
+  identity_.horovod_rendezvous = services_->horovod_rendezvous();
   std::vector<cluster::TaskId> ids;
   for (auto& planned : make_plan(options_, identity_, record_.attempt, ports_, environment_)) {
     ids.push_back(planned.role.task);
@@ -271,9 +278,7 @@ void Supervisor::begin_stop() {
   phase_ = Phase::stopping;
   record_.state = JobState::stopping;
   for (auto& task : tasks_) {
-    if (is_service(task->id().type)) continue;
-    task->signal(SIGTERM);
-    task->signal(SIGCONT);  // a suspended task could not answer
+    if (!is_service(task->id().type)) ask_to_stop(*task);
   }
   kill_time_ = EventLoop::Clock::now() + options_.grace;
   kill_timer_ = loop_.call_at(kill_time_, [this] { kill_the_rest(); });
@@ -283,14 +288,15 @@ void Supervisor::begin_stop() {
 void Supervisor::stop_services() {
   if (services_stopped_) return;
   services_stopped_ = true;
-  for (auto& task : tasks_) {
-    task->signal(SIGTERM);
-    task->signal(SIGCONT);
-  }
+  // A server that knows the job's end leaves by itself when the workers have left.
+  auto farewell = succeeded_ ? kFarewell : milliseconds(0);
   auto grace = std::min<milliseconds>(options_.grace, kServiceGrace);
-  kill_time_ = std::max(kill_time_, EventLoop::Clock::now() + grace);
+  kill_time_ = std::max(kill_time_, EventLoop::Clock::now() + farewell + grace);
   loop_.cancel(kill_timer_);
-  kill_timer_ = loop_.call_at(kill_time_, [this] { kill_the_rest(); });
+  kill_timer_ = loop_.call_after(farewell, [this] {
+    kill_timer_ = loop_.call_at(kill_time_, [this] { kill_the_rest(); });
+    for (auto& task : tasks_) ask_to_stop(*task);
+  });
 }
 
 void Supervisor::kill_the_rest() {

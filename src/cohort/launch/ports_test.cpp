@@ -1,0 +1,44 @@
+#include "cohort/launch/ports.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <set>
+
+namespace cohort::launch {
+namespace {
+
+TEST(Ports, AreOutsideTheKernelsEphemeralRangeWhereThereIsRoom) {
+  auto below = ports_outside({32768, 60999});
+  EXPECT_GE(below.first, 1024);
+  EXPECT_EQ(below.last, 32767);
+  auto above = ports_outside({1024, 60999});
+  EXPECT_EQ(above.first, 61000);
+  EXPECT_EQ(above.last, 65535);
+  auto crowded = ports_outside({1024, 65535});
+  EXPECT_GT(crowded.last - crowded.first, 1000);
+}
+
+TEST(Ports, TwoReservationsNeverHoldTheSamePort) {
+  PortReservation first, second;
+  std::set<int> seen;
+  for (int i = 0; i < 200; ++i) {
+    EXPECT_TRUE(seen.insert(first.reserve()).second);
+    EXPECT_TRUE(seen.insert(second.reserve()).second);
+  }
+}
+
+TEST(Ports, AReservedPortCanBeBoundWithoutReuseaddr) {
+  PortReservation ports;
+  int port = ports.reserve();
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{.sin_family = AF_INET,
+                      .sin_port = htons(static_cast<uint16_t>(port)),
+                      .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_EQ(::listen(fd.get(), 1), 0);
+}
+
+}  // namespace
+}  // namespace cohort::launch
