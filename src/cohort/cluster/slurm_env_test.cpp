@@ -61,7 +61,7 @@ TEST(SlurmEnv, SpreadsTasksEvenlyWhereNothingSaysHow) {
   Environment environment = srun();
   environment.erase("SLURM_NTASKS_PER_NODE");
   EXPECT_EQ(read_slurm_env(environment)->local_size, 1);
-  environment["SLURM_NODEID"] = "0";
+  environment.insert_or_assign("SLURM_NODEID", "0");
   EXPECT_EQ(read_slurm_env(environment)->local_size, 2);
 }
 
