@@ -106,7 +106,6 @@ std::vector<PlannedTask> make_plan(const JobOptions& options, const JobIdentity&
     PlannedTask planned{.role = role, .host = identity.host, .command = options.command};
     Environment& environment = planned.environment;
     environment = inherited;
-    remove_foreign_roles(environment);
     apply_proxy_mode(environment, options.proxy, {"localhost", kLocalHost, "::1", identity.host});
     add_threads(options, static_cast<int>(tasks.size()), environment);
     add_gpus(options, role, gpus, environment);

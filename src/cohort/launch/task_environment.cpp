@@ -10,38 +10,6 @@ namespace cohort::launch {
 
 using cluster::Environment;
 
-std::vector<std::string> remove_foreign_roles(Environment& environment) {
-  static const std::vector<std::string> kNames = {
-      "TF_CONFIG",        "TASK_TYPE",           "TASK_INDEX",         "RANK",
-      "LOCAL_RANK",       "WORLD_SIZE",          "LOCAL_WORLD_SIZE",   "GROUP_RANK",
-      "GROUP_WORLD_SIZE", "ROLE_RANK",           "ROLE_NAME",          "ROLE_WORLD_SIZE",
-      "MASTER_ADDR",      "MASTER_PORT",         "PMI_RANK",           "PMI_SIZE",
-      "PMIX_RANK",        "MPI_LOCALRANKID",     "SLURM_PROCID",       "SLURM_LOCALID",
-      "SLURM_NTASKS",     "COHORT_JOB",          "COHORT_RANK",        "COHORT_SIZE",
-      "COHORT_STORE",     "COHORT_OUTPUT",       "COHORT_STRATEGY",    "COHORT_CLUSTER",
-      "COHORT_ATTEMPT",   "COHORT_MAX_RESTARTS", "COHORT_CHIEF_TRAINS"};
-  static const std::vector<std::string> kPrefixes = {"COHORT_TASK_",     "COHORT_LOCAL_",
-                                                     "COHORT_CROSS_",    "COHORT_SECRET_",
-                                                     "TORCHELASTIC_",    "HOROVOD_RANK",
-                                                     "HOROVOD_SIZE",     "HOROVOD_LOCAL_",
-                                                     "HOROVOD_CROSS_",   "HOROVOD_GLOO_RENDEZVOUS_",
-                                                     "OMPI_COMM_WORLD_", "PET_"};
-  std::vector<std::string> removed;
-  for (auto entry = environment.begin(); entry != environment.end();) {
-    const std::string& name = entry->first;
-    bool foreign = std::find(kNames.begin(), kNames.end(), name) != kNames.end() ||
-                   std::any_of(kPrefixes.begin(), kPrefixes.end(),
-                               [&](const auto& prefix) { return name.starts_with(prefix); });
-    if (foreign) {
-      removed.push_back(name);
-      entry = environment.erase(entry);
-    } else {
-      ++entry;
-    }
-  }
-  return removed;
-}
-
 void apply_proxy_mode(Environment& environment, ProxyMode mode,
                       const std::vector<std::string>& hosts) {
   if (mode == ProxyMode::keep) return;

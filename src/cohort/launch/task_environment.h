@@ -9,10 +9,6 @@
 // What a task's environment holds besides its role. Pure functions over Environment values.
 namespace cohort::launch {
 
-// Takes out whatever tells of another job: TF_CONFIG, RANK, COHORT_JOB, OMPI_COMM_WORLD_RANK, ...
-// Returns the names that were there.
-std::vector<std::string> remove_foreign_roles(cluster::Environment& environment);
-
 // Keeps a proxy in the environment from breaking connections inside the job (requirement L9).
 // bypass: adds the hosts to no_proxy, NO_PROXY and no_grpc_proxy; http_proxy stays for downloads.
 // strip: takes every proxy variable out. keep: changes nothing.

@@ -1,0 +1,75 @@
+"""How long from Enter to the first line of every task's main: cohort run, mpirun, torchrun.
+
+All three start the same program in the same run. The time is that of the last task to begin; each
+round checks that every task was there exactly once.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from targets import Targets
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = ROOT / "build" / "bin"
+PROGRAM = str(BIN / "first_line")
+SIZES = {2: 15, 64: 5}  # tasks: rounds
+
+
+def launchers(output):
+    found = {"cohort": lambda n: [str(BIN / "cohort"), "run", "-q", "-n", str(n), "--output",
+                                  f"{output}/job", "--", PROGRAM]}
+    if shutil.which("mpirun"):
+        found["mpirun"] = lambda n: ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n",
+                                     str(n), PROGRAM]
+    torchrun = ROOT / ".venv" / "bin" / "torchrun"
+    torchrun = str(torchrun) if torchrun.exists() else shutil.which("torchrun")
+    if torchrun:
+        found["torchrun"] = lambda n: [torchrun, "--nproc-per-node", str(n), "--no-python", PROGRAM]
+    return found
+
+
+def seconds_to_start(command, tasks):
+    begin = time.monotonic()
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    began = [float(text) for text in re.findall(r"main-began (\d+\.\d+)", result.stdout)]
+    if result.returncode != 0 or len(began) != tasks:
+        sys.exit(f"startup_bench: {' '.join(command)}\nexit {result.returncode}, {len(began)} of "
+                 f"{tasks} tasks began\n{result.stdout[-2000:]}\n{result.stderr[-2000:]}")
+    return max(began) - begin
+
+
+def main():
+    targets = Targets("startup")
+    print(f"{'launcher':<10} {'tasks':>5} {'rounds':>6} {'min ms':>9} {'median ms':>10} {'max ms':>9}")
+    with tempfile.TemporaryDirectory() as output:
+        os.environ.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")
+        known = launchers(output)
+        for tasks, rounds in SIZES.items():
+            medians = {}
+            for name, command in known.items():
+                count = rounds if name == "cohort" else max(3, rounds // 3)
+                times = [seconds_to_start(command(tasks), tasks) for _ in range(count)]
+                medians[name] = statistics.median(times)
+                targets.record(f"{name}_{tasks}_tasks_s", times)
+                print(f"{name:<10} {tasks:>5} {count:>6} {min(times) * 1e3:>9.1f} "
+                      f"{medians[name] * 1e3:>10.1f} {max(times) * 1e3:>9.1f}", flush=True)
+            for name, median in medians.items():
+                if name != "cohort":
+                    print(f"  cohort starts {tasks} tasks {median / medians['cohort']:.1f} times "
+                          f"as fast as {name}")
+            targets.expect(f"start_{tasks}_tasks_s", medians["cohort"], "<",
+                           0.050 if tasks == 2 else 1.0)
+    for missing in {"mpirun", "torchrun"} - set(known):
+        print(f"not measured: {missing} (not installed)")
+    targets.finish()
+
+
+if __name__ == "__main__":
+    main()
