@@ -81,6 +81,13 @@ TEST_F(StoreStateTest, AFullStoreRefusesAndKeepsWhatItHas) {
   EXPECT_EQ(last_status(), StoreStatus::ok);
 }
 
+TEST_F(StoreStateTest, TheNumberOfKeysIsBounded) {
+  for (std::string key : {"a", "b", "c", "a"}) ask(1, {.op = StoreOp::set, .key = key});
+  EXPECT_EQ(last_status(), StoreStatus::ok);
+  ask(1, {.op = StoreOp::set, .key = "d"});
+  EXPECT_EQ(last_status(), StoreStatus::invalid);
+}
+
 TEST_F(StoreStateTest, WhatAClientMayHoldIsBounded) {
   for (int i = 0; i < 4; ++i) ask(1, {.op = StoreOp::get, .key = "never"});
   EXPECT_THROW(ask(1, {.op = StoreOp::get, .key = "never"}), ProtocolError);
