@@ -28,10 +28,17 @@ UniqueFd open_socket(int family) {
   return fd;
 }
 
-void send_without_delay(int fd, int family) {
+// A host that vanishes sends no reset: keep-alives find out within half a minute.
+void set_tcp_options(int fd, int family) {
   if (family == AF_UNIX) return;
-  int on = 1;
-  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  auto set = [fd](int level, int name, int value) {
+    ::setsockopt(fd, level, name, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
 SocketAddress name_of(int fd, decltype(&::getsockname) get) {
@@ -71,7 +78,7 @@ UniqueFd listen_on(const Endpoint& endpoint, int backlog) {
     int on = 1;
     if (fd && endpoint.is_tcp()) {
       ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-      send_without_delay(fd.get(), address.family());  // inherited by accepted connections
+      set_tcp_options(fd.get(), address.family());  // inherited by accepted connections
     }
     if (fd && ::bind(fd.get(), address.get(), address.size) == 0 &&
         ::listen(fd.get(), backlog) == 0)
@@ -131,7 +138,7 @@ UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline) {
   int code = ECONNREFUSED;
   for (const auto& address : resolve(endpoint, deadline)) {
     UniqueFd fd = open_socket(address.family());
-    send_without_delay(fd.get(), address.family());
+    set_tcp_options(fd.get(), address.family());
     code = try_connect(fd.get(), address, deadline);
     if (code == 0) return fd;
     if (deadline.expired()) break;
@@ -150,11 +157,12 @@ UniqueFd connect_with_retry(const Endpoint& endpoint, Deadline deadline) {
     try {
       return connect_to(endpoint, deadline);
     } catch (const PeerError& error) {
-      if (deadline.remaining() <= pause)
+      if (deadline.expired())
         throw TimeoutError(fmt::format("{} (tried until the deadline)", error.message()),
                            error.context());
     }
-    ::poll(nullptr, 0, static_cast<int>(pause.count()));
+    auto nap = std::min<Deadline::Clock::duration>(pause, deadline.remaining());
+    ::poll(nullptr, 0, static_cast<int>(std::chrono::ceil<milliseconds>(nap).count()));
     pause = std::min(pause * 2, milliseconds(200));
   }
 }

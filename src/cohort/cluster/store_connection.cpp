@@ -67,7 +67,7 @@ std::optional<StoreRequest> StoreConnection::next_request() {
 bool StoreConnection::is_paused() const { return queued_answer_bytes_ > kPauseAbove; }
 
 void StoreConnection::send(StoreResponse response) {
-  if (goodbye_) return;
+  if (goodbye_ || is_over_limit()) return;  // about to be dropped: keep nothing more for it
   std::size_t size = response.approximate_size();
   bool is_event =
       response.status == StoreStatus::event_set || response.status == StoreStatus::event_removed;

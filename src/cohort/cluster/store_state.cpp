@@ -114,6 +114,11 @@ void StoreState::reject(StoreWaitId to, std::string reason) {
   answer(to, StoreStatus::invalid, share(std::move(reason)));
 }
 
+void StoreState::reject_full(StoreWaitId to) {
+  reject(to, fmt::format("the store is full ({} of {} bytes, {} of {} keys)", bytes_,
+                         limits_.total_bytes, data_.size(), limits_.keys));
+}
+
 bool StoreState::is_satisfied(const Wait& wait, const std::string& value) const {
   if (wait.op == StoreOp::get) return true;
   auto counter = parse_counter(value);
@@ -181,6 +186,7 @@ bool StoreState::put(const std::string& key, std::string value) {
   std::size_t before = found == data_.end() ? 0 : key.size() + found->second->size();
   std::size_t after = key.size() + value.size();
   if (bytes_ - before + after > limits_.total_bytes) return false;
+  if (found == data_.end() && data_.size() >= limits_.keys) return false;
   bytes_ = bytes_ - before + after;
   Value shared = share(std::move(value));
   data_[key] = shared;
@@ -212,7 +218,7 @@ bool StoreState::erase(const std::string& key) {
 
 void StoreState::set(StoreWaitId id, StoreRequest& request) {
   if (put(request.key, std::move(request.value))) return answer(id, StoreStatus::ok);
-  reject(id, fmt::format("the store is full ({} bytes)", limits_.total_bytes));
+  reject_full(id);
 }
 
 void StoreState::compare_and_set(StoreWaitId id, StoreRequest& request) {
@@ -234,19 +240,21 @@ void StoreState::add(StoreWaitId id, const StoreRequest& request) {
   }
   if (__builtin_add_overflow(sum, request.number, &sum))
     return reject(id, fmt::format("counter '{}' would leave 64 bits", request.key));
-  if (!put(request.key, std::to_string(sum)))
-    return reject(id, fmt::format("the store is full ({} bytes)", limits_.total_bytes));
+  if (!put(request.key, std::to_string(sum))) return reject_full(id);
   answer(id, StoreStatus::ok, nullptr, sum);
 }
 
 void StoreState::list(StoreWaitId id, const std::string& prefix) {
   StoreResponse response{.status = StoreStatus::ok, .id = id.request};
+  std::size_t size = 0;
   for (auto entry = data_.lower_bound(prefix);
-       entry != data_.end() && entry->first.starts_with(prefix); ++entry)
+       entry != data_.end() && entry->first.starts_with(prefix); ++entry) {
+    size += entry->first.size() + entry->second->size() + 16;
+    if (size > kMaxStoreValue)
+      return reject(id, fmt::format("the entries under '{}' take more than {} bytes", prefix,
+                                    kMaxStoreValue));
     response.entries.emplace_back(entry->first, *entry->second);
-  if (response.approximate_size() > kMaxStoreValue)
-    return reject(
-        id, fmt::format("the entries under '{}' take more than {} bytes", prefix, kMaxStoreValue));
+  }
   send_(id.client, std::move(response));
 }
 

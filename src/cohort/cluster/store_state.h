@@ -21,6 +21,7 @@ namespace cohort::cluster {
 
 struct StoreLimits {
   std::size_t total_bytes = std::size_t{1} << 30;  // of all keys and values
+  std::size_t keys = std::size_t{1} << 20;
   std::size_t waits_per_client = 4096;
   std::size_t watches_per_client = 1024;
   std::size_t wills_per_client = 64;
@@ -62,6 +63,7 @@ class StoreState {
 
   void answer(StoreWaitId to, StoreStatus status, Value value = nullptr, std::int64_t number = 0);
   void reject(StoreWaitId to, std::string reason);
+  void reject_full(StoreWaitId to);
   void begin_wait(StoreWaitId id, const StoreRequest& request, Clock::time_point now);
   void end_wait(StoreWaitId id);
   void send_barrier(StoreBarriers::Outcome outcome);

@@ -26,11 +26,14 @@ class StoreStateTest : public ::testing::Test {
 
   StoreState::Clock::time_point now_{};
   std::vector<std::pair<StoreClientId, StoreResponse>> sent_;
-  StoreState state_{
-      [this](StoreClientId client, StoreResponse response) {
-        sent_.emplace_back(client, std::move(response));
-      },
-      {.total_bytes = 100, .waits_per_client = 4, .watches_per_client = 2, .wills_per_client = 2}};
+  StoreState state_{[this](StoreClientId client, StoreResponse response) {
+                      sent_.emplace_back(client, std::move(response));
+                    },
+                    {.total_bytes = 100,
+                     .keys = 3,
+                     .waits_per_client = 4,
+                     .watches_per_client = 2,
+                     .wills_per_client = 2}};
   std::uint64_t last_id_ = 0;
 };
 
@@ -79,6 +82,13 @@ TEST_F(StoreStateTest, AFullStoreRefusesAndKeepsWhatItHas) {
   ask(1, {.op = StoreOp::remove, .key = "k"});
   ask(1, {.op = StoreOp::set, .key = "l", .value = std::string(20, 'x')});
   EXPECT_EQ(last_status(), StoreStatus::ok);
+}
+
+TEST_F(StoreStateTest, TheNumberOfKeysIsBounded) {
+  for (std::string key : {"a", "b", "c", "a"}) ask(1, {.op = StoreOp::set, .key = key});
+  EXPECT_EQ(last_status(), StoreStatus::ok);
+  ask(1, {.op = StoreOp::set, .key = "d"});
+  EXPECT_EQ(last_status(), StoreStatus::invalid);
 }
 
 TEST_F(StoreStateTest, WhatAClientMayHoldIsBounded) {
