@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -48,6 +49,8 @@ struct Prepared {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);  // the launcher ignores it; what nohup ignores stays ignored
+  // Not everything that the launcher opens is its own code's to mark close-on-exec.
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   ::dup2(task.null_input, STDIN_FILENO);
   ::dup2(task.output, STDOUT_FILENO);
   ::dup2(task.output, STDERR_FILENO);
