@@ -2,7 +2,9 @@
 
 Horovod itself does not build against current frameworks. Its controller puts each rank's address
 into an HTTP store under the scopes `global`, `local_<host>` and `cross_<local rank>`, asks again while
-a peer's key is missing (404), connects to every peer, and deletes its key once the mesh stands.
+a peer's key is missing (404), connects to every peer, and sends DELETE once its own connections stand.
+DELETE only says "I am done": a slower peer may still ask for that key. When all have said so, the
+scope is empty again, ready for the next init.
 """
 
 import fcntl
@@ -69,28 +71,38 @@ def read_exactly(connection, count):
     return data
 
 
-def exchange(scope, rank, size, value):
-    """Every rank's value, in rank order, over a full mesh of sockets."""
+def connect_full_mesh(scope, rank, size):
+    """Connections to all peers. Of each pair the higher rank connects, but both read the address."""
     store = Store(scope)
     host = interface_address(setting("GLOO_IFACE"))
-    values = {rank: value}
-    with socket.create_server((host, 0)) as server:
+    connections = []
+    with socket.create_server((host, 0), backlog=size) as server:
         server.settimeout(GIVE_UP_AFTER_S)
         # Gloo's addresses are bytes that no text encoding would survive.
-        store.must("PUT", rank, b"\x00\xff" + struct.pack("!4sH", socket.inet_aton(host), server.getsockname()[1]))
-        message = struct.pack("!Ii", rank, value)
-        connections = []
-        for peer in range(rank):
-            address, port = struct.unpack("!xx4sH", store.wait(peer))
-            connections.append(socket.create_connection((socket.inet_ntoa(address), port), timeout=10))
+        port = server.getsockname()[1]
+        store.must("PUT", rank, struct.pack("!2s4sH", b"\x00\xff", socket.inet_aton(host), port))
+        for peer in range(size):
+            if peer == rank:
+                continue
+            address, port = struct.unpack("!2x4sH", store.wait(peer))
+            if peer < rank:
+                connections.append(socket.create_connection((socket.inet_ntoa(address), port), timeout=10))
         connections += [server.accept()[0] for _ in range(rank + 1, size)]
-        for connection in connections:
-            connection.sendall(message)
-        for connection in connections:
-            peer, answer = struct.unpack("!Ii", read_exactly(connection, len(message)))
-            values[peer] = answer
-            connection.close()
     store.must("DELETE", rank)
+    return connections
+
+
+def exchange(scope, rank, size, value):
+    """Every rank's value, in rank order."""
+    connections = connect_full_mesh(scope, rank, size)
+    message = struct.pack("!Ii", rank, value)
+    values = {rank: value}
+    for connection in connections:
+        connection.sendall(message)
+    for connection in connections:
+        peer, answer = struct.unpack("!Ii", read_exactly(connection, len(message)))
+        values[peer] = answer
+        connection.close()
     return [values[peer] for peer in range(size)]
 
 
@@ -106,7 +118,9 @@ def main():
     everybody = exchange("global", rank, size, value)
     here = exchange("local_" + setting("HOSTNAME"), local_rank, local_size, value)
     across = exchange(f"cross_{local_rank}", cross_rank, cross_size, value)
-    print(f"exchanged rank={rank} global={everybody} local={here} cross={across}", flush=True)
+    # Shut down and init again: the first round's addresses must be gone.
+    again = exchange("global", rank, size, -value)
+    print(f"exchanged rank={rank} global={everybody} local={here} cross={across} again={again}", flush=True)
 
 
 if __name__ == "__main__":
