@@ -20,9 +20,9 @@ class MultiWorkerMirrored(FrameworkTest):
 
     def test_a_proxy_that_is_not_there_does_not_break_the_job(self):
         nowhere = "http://127.0.0.1:9"
-        names = ("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-        result = self.run_program("-n", 2, *self.program("tf_multi_worker_keras.py"),
-                                  env={name: nowhere for name in names})  # fmt: skip
+        proxies = {name: nowhere for name in ("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY")}
+        exceptions = {name: "example.org" for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy")}
+        result = self.run_program("-n", 2, *self.program("tf_multi_worker_keras.py"), env=proxies | exceptions)
         self.assert_trained_together(result)
 
     def test_a_killed_worker_is_the_root_cause(self):

@@ -1,5 +1,6 @@
 """PyTorch programs that know nothing of Cohort: they read what torchrun sets."""
 
+import signal
 import unittest
 
 from framework import FrameworkTest
@@ -19,7 +20,8 @@ class DistributedDataParallel(FrameworkTest):
             with self.subTest(broken=broken):
                 self.output = self.folder / f"broken{broken}"
                 result = self.run_job("-n", 2, *self.program("torch_ddp.py", "--broken-rank", broken))
-                self.assert_root_cause(result, f"worker/{broken}", 1)
+                # 134: once in a while PyTorch aborts while it comes down after the exception.
+                self.assert_root_cause(result, f"worker/{broken}", 1, 128 + signal.SIGABRT)
                 self.assertTrue(result.last_line.endswith("ValueError: sample 30 is broken"), result.last_line)
                 self.assertLess(self.seconds_from_end_of(result, f"worker/{broken}"), 15)
 
