@@ -31,8 +31,7 @@ test: build ## build, then run every test but the frameworks' and the slow ones
 	@ctest --preset release -j $(JOBS) --progress
 
 test-frameworks: build ## run TensorFlow and PyTorch programs; installs both into .venv-frameworks
-	@tests/frameworks/install
-	ctest --test-dir build -L frameworks --output-on-failure
+	@tests/frameworks/run
 
 bench: build ## run every benchmark of bench/benchmarks.txt; results in build/bench/
 	@scripts/bench

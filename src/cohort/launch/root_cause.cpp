@@ -35,10 +35,29 @@ double seconds(std::chrono::milliseconds duration) {
   return static_cast<double>(duration.count()) / 1000.0;
 }
 
+// What frameworks still print while a process that has failed already comes down.
+bool is_teardown_noise(std::string_view line) {
+  static constexpr std::string_view kPhrases[] = {
+      "terminate called without an active exception",  // PyTorch's threads, now and then
+      "] Warning: ",                                   // PyTorch: "[rank0]:[W1115 ... x.cpp:12]"
+      ": I tensorflow/",
+      ": W tensorflow/",
+      ": I external/",
+      ": W external/"};
+  return std::any_of(std::begin(kPhrases), std::end(kPhrases), [&](std::string_view phrase) {
+    return line.find(phrase) != std::string_view::npos;
+  });
+}
+
 std::string last_words(const TaskRecord& task) {
-  for (auto line = task.last_lines.rbegin(); line != task.last_lines.rend(); ++line)
-    if (auto words = trim(*line); !words.empty()) return std::string(words);
-  return "it printed nothing";
+  std::string noise;
+  for (auto line = task.last_lines.rbegin(); line != task.last_lines.rend(); ++line) {
+    std::string words(trim(*line));
+    if (words.empty()) continue;
+    if (!is_teardown_noise(words)) return words;
+    if (noise.empty()) noise = words;
+  }
+  return noise.empty() ? "it printed nothing" : noise;
 }
 
 }  // namespace

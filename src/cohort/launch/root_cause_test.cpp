@@ -50,6 +50,18 @@ TEST(RootCause, TheSummaryNamesTaskHostPidEndAndLastWords) {
   EXPECT_THAT(summary_line(cause), HasSubstr("out of memory"));
 }
 
+TEST(RootCause, WhatAFrameworkPrintsWhileItComesDownDoesNotHideTheException) {
+  auto cause =
+      failed(0, {.signal = SIGABRT},
+             {"[rank0]: ValueError: sample 30 is broken",
+              "[rank0]:[W1115 10:45:21.1 ProcessGroup.cpp:1553] Warning: destroy it first",
+              "2026-11-15 10:45:21.2: W tensorflow/core/framework/op_kernel.cc:1839] cancelled",
+              "terminate called without an active exception"});
+  EXPECT_THAT(summary_line(cause), EndsWith(": [rank0]: ValueError: sample 30 is broken"));
+  cause.last_lines = {"terminate called without an active exception"};
+  EXPECT_THAT(summary_line(cause), EndsWith(": terminate called without an active exception"));
+}
+
 TEST(RootCause, TheReportEndsWithTheSummary) {
   auto cause = failed(1, {.code = 3}, {"boom"});
   auto bystander = failed(0, {.signal = SIGTERM}, {});
