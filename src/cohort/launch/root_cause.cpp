@@ -108,6 +108,8 @@ std::string advice(const TaskRecord& cause) {
        "Set LD_LIBRARY_PATH with --env, or install the "
        "library."},
       {"Invalid task type", "Give each task a TASK_TYPE of worker or ps."},
+      {"Traceback (most recent call last)",
+       "Read the Python traceback above: its last line says what went wrong."},
   };
   if (!cause.memory_evidence.empty())
     return "Lower the batch size or the number of workers, or give the machine more memory.";

@@ -5,6 +5,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/machine.h"
+#include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/launch/job_file.h"
 #include "cohort/launch/plan.h"
@@ -47,15 +48,39 @@ void add_environment(const std::vector<std::string>& settings, JobOptions& job) 
   }
 }
 
-template <typename Enum>
-CLI::CheckedTransformer one_of(std::map<std::string, Enum> names) {
-  return CLI::CheckedTransformer(std::move(names), CLI::ignore_case);
+class RunFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: cohort run [options] -- program args...\n";
+  }
+};
+
+// An option whose value is one of a few words; `target` takes what the word stands for.
+template <typename Target, typename Value>
+CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
+                        std::vector<std::pair<std::string, Value>> choices,
+                        const std::string& description) {
+  std::vector<std::string> words;
+  for (const auto& [word, value] : choices) words.push_back(word);
+  auto take = [name, words, choices, &target](const std::string& text) {
+    for (const auto& [word, value] : choices)
+      if (word == text) {
+        target = value;
+        return;
+      }
+    std::string meant = nearest(text, words);
+    throw InvalidInput(
+        fmt::format("{} '{}' is not one of {}", name, text, join(words, ", ")),
+        {.advice = meant.empty() ? "Choose one of them." : fmt::format("Did you mean {}?", meant)});
+  };
+  return app.add_option_function<std::string>(name, take, description)->type_name(join(words, "|"));
 }
 
 }  // namespace
 
 void declare_run_options(CLI::App& app, RunArguments& arguments) {
   JobOptions& job = arguments.job;
+  app.formatter(std::make_shared<RunFormatter>());
   app.description("Starts, watches and ends a distributed job on this machine.");
   app.footer(kExamples);
   app.option_defaults()->take_last();
@@ -65,21 +90,19 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
       ->group("Tasks");
   app.add_option("--ps", job.ps, "Parameter servers")->capture_default_str()->group("Tasks");
   app.add_flag("--evaluator", job.evaluator, "Add an evaluator")->group("Tasks");
-  app.add_option("--chief-name", job.chief_name,
-                 "What the first of the workers is called; none: worker/0 is the chief")
-      ->transform(one_of<ChiefName>(
-          {{"none", ChiefName::none}, {"chief", ChiefName::chief}, {"master", ChiefName::master}}))
-      ->type_name("none|chief|master")
+  add_choice<ChiefName, ChiefName>(
+      app, "--chief-name", job.chief_name,
+      {{"none", ChiefName::none}, {"chief", ChiefName::chief}, {"master", ChiefName::master}},
+      "What the first of the workers is called; none: worker/0 is the chief [none]")
       ->group("Tasks");
   app.add_flag("--coordinator", job.coordinator,
                "Add a chief that directs the workers and does not train")
       ->group("Tasks");
-  app.add_option("--layout", job.layout,
-                 "colocated: a parameter server beside each worker, the first host's worker is "
-                 "the chief")
-      ->transform(
-          one_of<Layout>({{"separate", Layout::separate}, {"colocated", Layout::colocated}}))
-      ->type_name("separate|colocated")
+  add_choice<Layout, Layout>(
+      app, "--layout", job.layout,
+      {{"separate", Layout::separate}, {"colocated", Layout::colocated}},
+      "colocated: a parameter server beside each worker, the first host's worker is the chief "
+      "[separate]")
       ->group("Tasks");
   app.add_option("--strategy", job.strategy, "Distribution strategy, told to Cohort's programs")
       ->type_name("NAME")
@@ -114,12 +137,12 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
       ->group("Output");
   app.add_flag("-q,--quiet", job.quiet, "Say nothing while all is well")->group("Output");
 
-  app.add_option("--success", job.success,
-                 "Whose exit with 0 ends the job [all-workers; chief with --coordinator]")
-      ->transform(one_of<SuccessPolicy>({{"chief", SuccessPolicy::chief},
-                                         {"worker0", SuccessPolicy::worker0},
-                                         {"all-workers", SuccessPolicy::all_workers}}))
-      ->type_name("chief|worker0|all-workers")
+  add_choice<std::optional<SuccessPolicy>, SuccessPolicy>(
+      app, "--success", job.success,
+      {{"chief", SuccessPolicy::chief},
+       {"worker0", SuccessPolicy::worker0},
+       {"all-workers", SuccessPolicy::all_workers}},
+      "Whose exit with 0 ends the job [all-workers; chief with --coordinator]")
       ->group("Ending");
   app.add_option_function<double>(
          "--grace",
@@ -150,11 +173,10 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
                  "OMP_NUM_THREADS [cores / tasks, unless already set]")
       ->check(CLI::PositiveNumber)
       ->group("Environment");
-  app.add_option("--proxy", job.proxy,
-                 "bypass: the job's own hosts go past the proxy; strip: no proxy at all [bypass]")
-      ->transform(one_of<ProxyMode>(
-          {{"bypass", ProxyMode::bypass}, {"strip", ProxyMode::strip}, {"keep", ProxyMode::keep}}))
-      ->type_name("bypass|strip|keep")
+  add_choice<ProxyMode, ProxyMode>(
+      app, "--proxy", job.proxy,
+      {{"bypass", ProxyMode::bypass}, {"strip", ProxyMode::strip}, {"keep", ProxyMode::keep}},
+      "bypass: the job's own hosts go past the proxy; strip: no proxy at all [bypass]")
       ->group("Environment");
 
   app.add_option("--config", arguments.config,
