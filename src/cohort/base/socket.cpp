@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <system_error>
 
 #include "cohort/base/error.h"
@@ -153,13 +154,21 @@ UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline) {
 
 UniqueFd connect_with_retry(const Endpoint& endpoint, Deadline deadline) {
   milliseconds pause(2);
+  std::optional<PeerError> reason;
+  auto give_up = [&] {
+    throw TimeoutError(fmt::format("{} (tried until the deadline)", reason->message()),
+                       reason->context());
+  };
   while (true) {
     try {
       return connect_to(endpoint, deadline);
     } catch (const PeerError& error) {
-      if (deadline.expired())
-        throw TimeoutError(fmt::format("{} (tried until the deadline)", error.message()),
-                           error.context());
+      reason = error;
+      if (deadline.expired()) give_up();
+    } catch (const TimeoutError&) {
+      // The last attempt may have had no time left at all: the one before it tells more.
+      if (!reason) throw;
+      give_up();
     }
     auto nap = std::min<Deadline::Clock::duration>(pause, deadline.remaining());
     ::poll(nullptr, 0, static_cast<int>(std::chrono::ceil<milliseconds>(nap).count()));

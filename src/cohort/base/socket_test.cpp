@@ -103,6 +103,17 @@ TEST(Socket, ConnectWithRetryGivesUpAtItsDeadline) {
   EXPECT_THROW(connect_with_retry(endpoint, Deadline::after(milliseconds(50))), TimeoutError);
 }
 
+TEST(Socket, ConnectWithRetrySaysWhyItsAttemptsFailed) {
+  Endpoint nobody = local_endpoint(listen_on(Endpoint::tcp("127.0.0.1", 0)).get());
+  try {
+    connect_with_retry(Endpoint::tcp("localhost", nobody.port()),
+                       Deadline::after(milliseconds(300)));
+    FAIL() << "connected";
+  } catch (const TimeoutError& error) {
+    EXPECT_NE(error.message().find("refused"), std::string::npos) << error.message();
+  }
+}
+
 TEST(Socket, APeerThatClosesOrSaysNothingEndsTheWait) {
   UniqueFd listener = listen_on(Endpoint::tcp("127.0.0.1", 0));
   UniqueFd client = connect_to(local_endpoint(listener.get()), soon());
