@@ -8,7 +8,9 @@ namespace {
 std::string compose(const std::string& message, const ErrorContext& context) {
   std::string where = context.task;
   if (!context.host.empty()) where += (where.empty() ? "on " : " on ") + context.host;
-  if (!context.during.empty()) where += (where.empty() ? "during " : ", during ") + context.during;
+  // Not twice: many messages begin with the call that failed.
+  if (!context.during.empty() && message.find(context.during) == std::string::npos)
+    where += (where.empty() ? "during " : ", during ") + context.during;
   std::string text = message;
   if (!where.empty()) text += " (" + where + ")";
   if (!context.advice.empty()) text += ". " + context.advice;

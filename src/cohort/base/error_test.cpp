@@ -20,6 +20,7 @@ TEST(Error, WhatLeavesOutWhatIsUnknown) {
   EXPECT_STREQ(Error("no").what(), "no");
   EXPECT_STREQ(Error("no", {.host = "a"}).what(), "no (on a)");
   EXPECT_STREQ(Error("no", {.during = "get"}).what(), "no (during get)");
+  EXPECT_STREQ(Error("get 'a' failed", {.during = "get 'a'"}).what(), "get 'a' failed");
 }
 
 TEST(Error, SystemErrorKeepsErrnoAndSaysItsName) {

@@ -211,7 +211,7 @@ void StoreClient::barrier(const std::string& name, std::int64_t count, Deadline 
                     channel_->store(), describe_missing(count, mine, response.entries)),
         {.task = mine.member,
          .during = fmt::format("barrier '{}'", name),
-         .advice = "Look at the log of those who did not come."});
+         .advice = "Start those who are missing, or look at their logs."});
 }
 
 StoreWatch StoreClient::watch(const std::string& prefix, Deadline deadline) {
