@@ -9,12 +9,15 @@
 #include "cohort/base/log.h"
 #include "cohort/base/socket.h"
 #include "cohort/base/text.h"
+#include "cohort/cluster/cluster_json.h"
 
 namespace cohort::cluster {
 namespace {
 
 constexpr const char* kDone = "done";
 constexpr const char* kLost = "lost";
+// A task that has waited this long for the chief says so: silence looks like a hang.
+constexpr auto kQuietWait = std::chrono::seconds(2);
 
 // The address to bind for a cluster address: the host itself where it is one of this machine's,
 // else every interface. A name may stand for a service in front of us, or, as Debian's /etc/hosts
@@ -40,6 +43,13 @@ void require_secret(const Address& store, const SessionOptions& options) {
                   to_string(store)),
       {.advice = "Give every task the same COHORT_SECRET_FILE=FILE (made with: umask 077; openssl "
                  "rand -hex 32 > FILE), or accept the risk with COHORT_INSECURE=1."});
+}
+
+// The tasks that every TF_CONFIG of the job lists; the evaluator need not be in it.
+std::vector<TaskId> listed_tasks(const ClusterSpec& cluster) {
+  auto tasks = cluster.tasks();
+  std::erase_if(tasks, [](const TaskId& task) { return task.type == TaskType::evaluator; });
+  return tasks;
 }
 
 }  // namespace
@@ -89,9 +99,10 @@ std::unique_ptr<Session> Session::join(const Role& role, SessionOptions options)
                          {.advice = "Add one to TF_CONFIG, or start the job with `cohort run`."});
     }
   } else if (role.size > 1) {
-    throw InvalidInput(fmt::format("{} tells that {} tasks take part, but not where they meet",
-                                   role.dialect, role.size),
-                       {.advice = "Start the job with `cohort run`, or set TF_CONFIG."});
+    throw InvalidInput(
+        fmt::format("{} tells that {}{} tasks take part, but not where their store is",
+                    role.dialect, role.size_known ? "" : "at least ", role.size),
+        {.advice = "Start the job with `cohort run`, or set TF_CONFIG for every task."});
   }
   return session;
 }
@@ -111,9 +122,11 @@ void Session::host_store(const SessionOptions& options) {
 void Session::connect(const Address& store, const SessionOptions& options) {
   require_secret(store, options);
   Deadline deadline = Deadline::after(options.timeout);
+  bool by_hand = !role_.store;
+  StoreClientOptions target{.address = store, .secret = options.secret, .name = name_};
   try {
-    client_ =
-        StoreClient::connect({.address = store, .secret = options.secret, .name = name_}, deadline);
+    if (by_hand && !server_ && options.timeout > kQuietWait) client_ = connect_quickly(target);
+    if (!client_) client_ = StoreClient::connect(target, deadline);
   } catch (const TimeoutError& error) {
     throw TimeoutError(
         fmt::format("{} found no store at {} within {} s: {}", name_, to_string(store),
@@ -123,6 +136,34 @@ void Session::connect(const Address& store, const SessionOptions& options) {
   }
   client_->remove(end_key(name_), deadline);
   client_->set_on_disconnect(end_key(name_), kLost, deadline);
+  if (by_hand) agree_on_cluster(deadline);
+}
+
+// Nothing when the chief is not there yet.
+std::unique_ptr<StoreClient> Session::connect_quickly(const StoreClientOptions& target) const {
+  try {
+    return StoreClient::connect(target, Deadline::after(kQuietWait));
+  } catch (const TimeoutError& error) {
+    log::info("{} waits for {}, which hosts the job's store: {}", name_,
+              to_string(*role_.cluster.chief()), error.message());
+    return nullptr;
+  }
+}
+
+// Two terminals with different clusters would otherwise meet, and wait for tasks that never come.
+// Addresses may differ (a task may call itself 0.0.0.0), the list of tasks may not.
+void Session::agree_on_cluster(Deadline deadline) {
+  std::string mine = write_cluster_json(role_.cluster, Evaluator::leave_out);
+  auto claim = client_->compare_and_set(key("cluster"), std::nullopt, mine, deadline);
+  if (claim.swapped || claim.found == mine) return;
+  std::string others = claim.found.value_or("{}");
+  if (listed_tasks(parse_cluster_json(others, "the job's cluster")) != listed_tasks(role_.cluster))
+    throw InvalidInput(
+        fmt::format("the cluster that {} gives {} is {}, but the job at {} has {}", role_.dialect,
+                    name_, mine, to_string(client_->address()), others),
+        {.advice = "Give every task the same cluster; only the task differs."});
+  log::warning("{} was given other addresses than the rest of the job: {} instead of {}", name_,
+               mine, others);
 }
 
 // A task that comes back in a later attempt is somebody else to the store.

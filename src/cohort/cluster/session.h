@@ -16,7 +16,7 @@
 namespace cohort::cluster {
 
 struct SessionOptions {
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // for the others to appear
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);  // for the store to appear
   std::optional<Secret> secret;
   bool insecure = false;  // accept a store that others on the network can reach, without a secret
 
@@ -27,16 +27,20 @@ struct SessionOptions {
 // One task's membership of its job: the store, a barrier, and the job's orderly end.
 //
 // Where the store is: at role.store; else, in a cluster of several tasks that somebody started by
-// hand with TF_CONFIG (L5, L6), hosted by the chief on its own address; else (alone) nowhere, and
-// every call returns at once.
-// How a job ends (D5): every training task says done(); a parameter server or evaluator leaves
+// hand with TF_CONFIG, hosted by the chief on its own address; else (alone) nowhere, and every call
+// returns at once. Tasks started by hand must agree on who takes part; one that waits for the chief
+// says so.
+//
+// How a job ends: every training task says done(); a parameter server or evaluator leaves
 // serve_until_done() when all have. A task that goes without a word is noticed by the others.
 //
 // Threads: store() is thread-safe, the rest thread-compatible.
-// Failure: InvalidInput (no secret on a network; a role that tells no meeting place), AuthError,
-// TimeoutError, PeerError.
+// Failure: InvalidInput (no secret on a network; a role that tells no meeting place; another
+// cluster than the rest of the job), AuthError, TimeoutError, PeerError.
 class Session {
  public:
+  // Blocks until the store answers, at most options.timeout. Does not wait for the other tasks:
+  // that is what barrier() is for.
   static std::unique_ptr<Session> join(const Role& role, SessionOptions options);
   ~Session();  // leaves at once; without done() before, the others read that this task was lost
   Session(const Session&) = delete;
@@ -68,6 +72,8 @@ class Session {
   explicit Session(const Role& role);
   void host_store(const SessionOptions& options);
   void connect(const Address& store, const SessionOptions& options);
+  std::unique_ptr<StoreClient> connect_quickly(const StoreClientOptions& target) const;
+  void agree_on_cluster(Deadline deadline);
   std::string name_of(const TaskId& task) const;
   std::string end_key(const std::string& name) const;
   void wait_for_others(Deadline deadline);

@@ -103,6 +103,43 @@ TEST(Session, StartedByHandTheChiefHostsTheStoreAndTheJobEndsByItself) {
   ps.get();
 }
 
+TEST(Session, TasksStartedByHandWithDifferentClustersAreToldSo) {
+  ClusterSpec two = local_cluster(2, 0);
+  ClusterSpec three = two;
+  auto workers = two.addresses(TaskType::worker);
+  workers.push_back(local_cluster(1, 0).address({TaskType::worker, 0}));
+  three.set(TaskType::worker, workers);
+
+  auto chief = Session::join(role_in(two, {TaskType::worker, 0}), fast());
+  auto error = message_of<InvalidInput>([&] {
+    Session::join(role_in(three, {TaskType::worker, 1}), fast());
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("TF_CONFIG gives worker/1"), HasSubstr(to_string(workers[2])),
+                           HasSubstr("the same cluster")));
+  // The chief does not wait for the one that was turned away.
+  EXPECT_THAT(message_of<PeerError>([&] { chief->barrier("start", soon()); }),
+              HasSubstr("worker/1"));
+}
+
+TEST(Session, ATaskMayKnowItsOwnAddressByAnotherName) {
+  ClusterSpec cluster = local_cluster(2, 0);
+  ClusterSpec renamed = cluster;
+  auto workers = cluster.addresses(TaskType::worker);
+  workers[1].host = "0.0.0.0";
+  renamed.set(TaskType::worker, workers);
+  auto chief = Session::join(role_in(cluster, {TaskType::worker, 0}), fast());
+  EXPECT_NO_THROW(Session::join(role_in(renamed, {TaskType::worker, 1}), fast()));
+}
+
+TEST(Session, ATaskThatWaitsForTheChiefSaysSo) {
+  ClusterSpec cluster = local_cluster(2, 0);
+  testing::internal::CaptureStderr();
+  EXPECT_THROW(
+      Session::join(role_in(cluster, {TaskType::worker, 1}), {.timeout = milliseconds(2500)}),
+      TimeoutError);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("worker/1 waits for worker/0"));
+}
+
 TEST(Session, AServiceTaskLearnsThatAWorkerLeftWithoutAWord) {
   StoreServer server;
   ClusterSpec cluster = local_cluster(2, 1);
