@@ -260,7 +260,17 @@ class Mistakes(LauncherTest):
         self.assert_refused(["--show", "wroker:0", "--", "true"], "wroker")
         self.assert_refused(["--env", "NOVALUE", "--", "true"], "NOVALUE")
         self.assert_refused(["-n", 2, "--gpus-per-worker", 4, "--", "true"], "needs 8 GPUs")
-        self.assert_refused(["-n", "many", "--", "true"], "many")
+        self.assert_refused(["--strategy", "paramter_server", "--", "true"], "Did you mean parameter_server?")
+        self.assert_refused(["--show", "worker:2", "-n", 2, "--", "true"], "worker:2", "from 0 to 1")
+        self.assert_refused(["--show", "ps", "--", "true"], "--show ps", "has 0")
+
+    def test_values_that_are_not_numbers_or_out_of_range(self):
+        self.assert_refused(["-n", "many", "--", "true"], "--workers 'many' is not a number")
+        self.assert_refused(["--grace", "--", "true"], "--grace needs a value")
+        self.assert_refused(["--threads-per-task", 0, "--", "true"], "--threads-per-task is 0", "1 or more")
+        self.assert_refused(["--gpus-per-worker", -1, "--", "true"], "--gpus-per-worker is -1")
+        job = self.script("[env]\nGOOD = 1\nBAD = true\n", "job.toml")
+        self.assert_refused(["--config", job, "--", "true"], "line 3", "env.BAD", "quotes")
 
 
 class Commands(unittest.TestCase):
@@ -295,6 +305,9 @@ class Commands(unittest.TestCase):
         script += '\nCOMP_WORDS=(cohort run --max-r); COMP_CWORD=2; _cohort; echo "${COMPREPLY[@]}"'
         result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
         self.assertEqual(result.stdout.strip(), "--max-restarts")
+        script += '\nCOMP_WORDS=(cohort run --layout ""); COMP_CWORD=3; _cohort; echo "${COMPREPLY[@]}"'
+        result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.stdout.splitlines()[-1], "separate colocated")
         self.assertIn("complete -c cohort", self.cohort("completion", "fish").stdout)
         self.assertEqual(self.cohort("completion", "tcsh").returncode, 2)
 

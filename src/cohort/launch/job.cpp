@@ -18,8 +18,51 @@ SuccessPolicy JobOptions::success_policy() const {
 
 namespace {
 
+// A program may have strategies of its own; a slip in the name of a known one is a mistake.
+void check_strategy(const std::string& strategy) {
+  const std::vector<std::string> known = {"one_device", "mirrored", "multi_worker_mirrored",
+                                          "parameter_server"};
+  std::string meant = nearest(strategy, known);
+  if (meant.empty() || strategy == meant || strategy == "ps") return;
+  throw InvalidInput(fmt::format("unknown --strategy '{}'", strategy),
+                     {.advice = fmt::format("Did you mean {}?", meant)});
+}
+
 bool is_parameter_server_strategy(const std::string& strategy) {
   return strategy == "parameter_server" || strategy == "ps";
+}
+
+int count_of(TaskType type, const JobOptions& options) {
+  bool first_is_chief = options.chief_name != ChiefName::none;
+  switch (type) {
+    case TaskType::worker:
+      return options.workers - (first_is_chief ? 1 : 0);
+    case TaskType::ps:
+      return options.ps;
+    case TaskType::evaluator:
+      return options.evaluator ? 1 : 0;
+    case TaskType::chief:
+      return options.coordinator || options.chief_name == ChiefName::chief ? 1 : 0;
+    case TaskType::master:
+      return options.chief_name == ChiefName::master ? 1 : 0;
+  }
+  return 0;
+}
+
+// A filter that shows nothing looks like a job that hangs.
+void check_show(const JobOptions& options) {
+  for (const auto& text : options.show) {
+    bool whole_type = text.find_first_of(":/") == std::string::npos;
+    TaskId task =
+        whole_type ? TaskId{cluster::parse_task_type(text), 0} : cluster::parse_task_id(text);
+    int count = count_of(task.type, options);
+    if (task.index < count) continue;
+    throw InvalidInput(
+        fmt::format("--show {} names no task of this job, which has {} of type {}", text, count,
+                    to_string(task.type)),
+        {.advice = count == 0 ? "Name a type that it has, as in --show worker."
+                              : fmt::format("Use an index from 0 to {}.", count - 1)});
+  }
 }
 
 void settle_colocated(JobOptions& options) {
@@ -54,8 +97,16 @@ void settle(JobOptions& options) {
   if (options.max_restarts < 0)
     throw InvalidInput(fmt::format("--max-restarts is {}", options.max_restarts),
                        {.advice = "Give 0 (never restart) or more."});
+  if (options.gpus_per_worker.value_or(0) < 0)
+    throw InvalidInput(fmt::format("--gpus-per-worker is {}", *options.gpus_per_worker),
+                       {.advice = "Give 0 (none) or more."});
+  if (options.threads_per_task.value_or(1) < 1)
+    throw InvalidInput(fmt::format("--threads-per-task is {}", *options.threads_per_task),
+                       {.advice = "Give 1 or more, or leave it out."});
   require_this_machine(options.hosts, options.workers);
   if (options.layout == Layout::colocated) settle_colocated(options);
+  check_strategy(options.strategy);
+  check_show(options);
   if (is_parameter_server_strategy(options.strategy) && options.ps == 0)
     throw InvalidInput(
         fmt::format("--strategy {} needs parameter servers, but --ps is 0", options.strategy),
@@ -99,6 +150,7 @@ std::filesystem::path find_program(const std::string& program, const std::string
     fs::path candidate = fs::path(folder.empty() ? "." : folder) / program;
     if (usable(candidate)) return candidate;
   }
+  if (fs::exists(program) && !usable(program)) return find_program("./" + program, path_variable);
   throw InvalidInput(fmt::format("program '{}' not found in PATH", program),
                      {.advice = fs::exists(program) ? fmt::format("Did you mean ./{}?", program)
                                                     : "Give its path, or check its spelling."});

@@ -20,7 +20,8 @@ std::string as_text(const toml::node& node, const std::string& where, std::strin
   if (auto text = node.value_exact<std::string>()) return *text;
   if (auto number = node.value_exact<int64_t>()) return std::to_string(*number);
   if (auto number = node.value_exact<double>()) return fmt::format("{}", *number);
-  throw InvalidInput(fmt::format("{}: the value of '{}' must be text or a number", where, key));
+  throw InvalidInput(fmt::format("{}: the value of '{}' is neither text nor a number", where, key),
+                     {.advice = "Put it in quotes."});
 }
 
 void add_option(const std::filesystem::path& path, const std::string& key, const toml::node& node,
@@ -37,7 +38,9 @@ void add_option(const std::filesystem::path& path, const std::string& key, const
   } else if (const toml::table* table = node.as_table()) {
     for (const auto& [name, value] : *table) {
       arguments.push_back(flag);
-      arguments.push_back(fmt::format("{}={}", name.str(), as_text(value, where, key)));
+      arguments.push_back(fmt::format(
+          "{}={}", name.str(),
+          as_text(value, place(path, value.source()), fmt::format("{}.{}", key, name.str()))));
     }
   } else {
     arguments.push_back(flag);

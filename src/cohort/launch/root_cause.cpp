@@ -149,7 +149,9 @@ std::string root_cause_report(const TaskRecord& cause, const std::vector<TaskRec
   if (cause.last_lines.empty()) {
     add("output", "it printed nothing");
   } else {
-    add("output", fmt::format("its last {} lines:", cause.last_lines.size()));
+    add("output", cause.last_lines.size() == 1
+                      ? "its last line:"
+                      : fmt::format("its last {} lines:", cause.last_lines.size()));
     for (const auto& line : cause.last_lines) text += "    | " + line + "\n";
   }
   std::vector<std::string> others;

@@ -24,6 +24,30 @@ namespace {
                                               : fmt::format("Did you mean --{}?", meant)});
 }
 
+// CLI11's own words for a value that is missing or of the wrong kind, as "--option TEXT".
+[[noreturn]] void throw_bad_value(const CLI::App& app, const CLI::ParseError& error) {
+  std::string text = error.what();
+  std::string see = fmt::format("See: cohort {} --help", app.get_name());
+  constexpr std::string_view kConversion = "Could not convert: ";
+  if (size_t equals = text.find(" = "); text.starts_with(kConversion) && equals != text.npos) {
+    std::string option = text.substr(kConversion.size(), equals - kConversion.size());
+    const CLI::Option* found = app.get_option_no_throw(option);
+    bool is_flag = found != nullptr && found->get_items_expected_max() == 0;
+    throw InvalidInput(
+        fmt::format("{} '{}' is not {}", option, text.substr(equals + 3),
+                    is_flag ? "yes or no" : "a number, or too large a one"),
+        {.advice = is_flag ? fmt::format("Write {} alone, or leave it out.", option) : see});
+  }
+  if (size_t colon = text.find(": 1 required "); colon != text.npos)
+    throw InvalidInput(fmt::format("{} needs a value", text.substr(0, colon)), {.advice = see});
+  throw InvalidInput(text, {.advice = see});
+}
+
+std::string without_double_blank_lines(std::string text) {
+  for (size_t at; (at = text.find("\n\n\n")) != text.npos;) text.erase(at, 1);
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> long_option_names(const CLI::App& app) {
@@ -39,11 +63,10 @@ bool parse_words(CLI::App& app, std::vector<std::string> words) {
   try {
     app.parse(words);
   } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
+    std::cout << without_double_blank_lines(app.help());
     return false;
   } catch (const CLI::ParseError& error) {
-    throw InvalidInput(error.what(),
-                       {.advice = fmt::format("See: cohort {} --help", app.get_name())});
+    throw_bad_value(app, error);
   }
   if (auto extras = app.remaining(); !extras.empty()) throw_unexpected(app, extras.front());
   return true;

@@ -1,6 +1,7 @@
 #include "cohort/tools/completion.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 
 #include "cohort/base/error.h"
@@ -25,6 +26,22 @@ std::string run_options() {
   return text;
 }
 
+// For each option with a few possible words: "      --layout) words="separate colocated" ;;".
+std::string choice_cases() {
+  RunArguments arguments;
+  CLI::App app("", "run");
+  declare_run_options(app, arguments);
+  std::string text;
+  for (const CLI::Option* option : app.get_options()) {
+    std::string words = option->get_type_name();
+    if (words.find('|') == std::string::npos) continue;
+    std::replace(words.begin(), words.end(), '|', ' ');
+    text += fmt::format("    {}) COMPREPLY=($(compgen -W \"{}\" -- \"$word\")); return ;;\n",
+                        option->get_name(), words);
+  }
+  return text;
+}
+
 // Words behind `--` are the program's own: files and commands complete there.
 constexpr const char* kBash = R"(_cohort() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} index
@@ -34,6 +51,9 @@ constexpr const char* kBash = R"(_cohort() {{
       return
     fi
   done
+  case ${{COMP_WORDS[COMP_CWORD - 1]}} in
+{choices}    --config|--hostfile|--output) COMPREPLY=($(compgen -f -- "$word")); return ;;
+  esac
   local choices="{commands} {top}"
   if ((COMP_CWORD > 1)); then
     case ${{COMP_WORDS[1]}} in
@@ -43,15 +63,15 @@ constexpr const char* kBash = R"(_cohort() {{
     esac
   fi
   COMPREPLY=($(compgen -W "$choices" -- "$word"))
-  [[ $word != -* ]] && ((COMP_CWORD > 1)) && COMPREPLY+=($(compgen -f -- "$word"))
 }}
 complete -F _cohort cohort
 )";
 
 std::string bash() {
   return fmt::format(fmt::runtime(kBash), fmt::arg("commands", kCommands),
-                     fmt::arg("top", kTopOptions), fmt::arg("run", run_options()),
-                     fmt::arg("doctor", kDoctorOptions), fmt::arg("shells", kShells));
+                     fmt::arg("choices", choice_cases()), fmt::arg("top", kTopOptions),
+                     fmt::arg("run", run_options()), fmt::arg("doctor", kDoctorOptions),
+                     fmt::arg("shells", kShells));
 }
 
 std::string zsh() { return "autoload -U +X bashcompinit && bashcompinit\n" + bash(); }
@@ -79,7 +99,9 @@ int completion_command(const std::vector<std::string>& words, const std::vector<
       "Usage: cohort completion bash|zsh|fish\n\n"
       "Prints a completion script. For bash, put this into ~/.bashrc:\n"
       "  eval \"$(cohort completion bash)\"\n";
-  std::string shell = words.empty() ? "" : words.front();
+  if (words.empty())
+    throw InvalidInput("no shell named", {.advice = "Try: cohort completion bash (or zsh, fish)"});
+  const std::string& shell = words.front();
   if (shell == "--help" || shell == "-h")
     std::cout << kUsage;
   else if (shell == "bash")

@@ -85,10 +85,11 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
   app.footer(kExamples);
   app.option_defaults()->take_last();
 
-  app.add_option("-n,--workers", job.workers, "Tasks that train")
-      ->capture_default_str()
+  app.set_help_flag("-h,--help", "This text");
+  app.add_option("-n,--workers", job.workers, "Tasks that train [1]")
+      ->type_name("N")
       ->group("Tasks");
-  app.add_option("--ps", job.ps, "Parameter servers")->capture_default_str()->group("Tasks");
+  app.add_option("--ps", job.ps, "Parameter servers [0]")->type_name("N")->group("Tasks");
   app.add_flag("--evaluator", job.evaluator, "Add an evaluator")->group("Tasks");
   add_choice<ChiefName, ChiefName>(
       app, "--chief-name", job.chief_name,
@@ -115,7 +116,7 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
          "Machines, as in node1:4,node2:4 (only this machine for now)")
       ->delimiter(',')
       ->take_all()
-      ->type_name("HOST[:SLOTS],...")
+      ->type_name("HOST[:SLOTS]")
       ->group("Tasks");
   app.add_option_function<std::string>(
          "--hostfile",
@@ -133,7 +134,7 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
   app.add_option("--show", job.show, "Show only these tasks, as in worker:0,ps")
       ->delimiter(',')
       ->take_all()
-      ->type_name("TASK,...")
+      ->type_name("TASK")
       ->group("Output");
   app.add_flag("-q,--quiet", job.quiet, "Say nothing while all is well")->group("Output");
 
@@ -152,8 +153,9 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
          "Seconds between TERM and KILL [5]")
       ->type_name("S")
       ->group("Ending");
-  app.add_option("--max-restarts", job.max_restarts, "Restart the group after this many failures")
-      ->capture_default_str()
+  app.add_option("--max-restarts", job.max_restarts,
+                 "Start the whole group again after a failure, at most N times [0]")
+      ->type_name("N")
       ->group("Ending");
 
   app.add_option_function<std::vector<std::string>>(
@@ -166,12 +168,12 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
                "Append --job_name --task_index --ps_hosts --worker_hosts to the command line")
       ->group("Environment");
   app.add_option("--gpus-per-worker", job.gpus_per_worker,
-                 "Give each worker its own GPUs (CUDA_VISIBLE_DEVICES)")
-      ->check(CLI::NonNegativeNumber)
+                 "Give each worker N GPUs of its own (CUDA_VISIBLE_DEVICES)")
+      ->type_name("N")
       ->group("Environment");
   app.add_option("--threads-per-task", job.threads_per_task,
                  "OMP_NUM_THREADS [cores / tasks, unless already set]")
-      ->check(CLI::PositiveNumber)
+      ->type_name("N")
       ->group("Environment");
   add_choice<ProxyMode, ProxyMode>(
       app, "--proxy", job.proxy,
