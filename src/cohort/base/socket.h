@@ -10,7 +10,7 @@
 
 // Stream sockets, TCP and Unix. Every socket made here is non-blocking and close-on-exec; TCP ones
 // send without delay (TCP_NODELAY) and notice a vanished host (keep-alives, 25 s). Connections are
-// direct: proxies in the environment are never looked at (requirement L9). Threads: functions
+// direct: proxies in the environment are never looked at. Threads: functions
 // without state; two threads may use one socket, one reading, one writing. Failure: PeerError when
 // the other side is not there or went away, TimeoutError when the deadline passed, SystemError when
 // this machine refused. Each names the address and what to do.

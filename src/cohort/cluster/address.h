@@ -17,7 +17,7 @@ struct Address {
 std::string to_string(const Address& address);  // "host:2222", "[::1]:2222"
 
 // Throws InvalidInput that names the text and the fix for: no port, a port that is not 1..65535,
-// an empty host, `user@host:port` (requirement L5), a scheme such as grpc://.
+// an empty host, `user@host:port`, a scheme such as grpc://.
 Address parse_address(std::string_view text);
 
 // True for localhost, 127.0.0.0/8 and ::1, without asking a name server.

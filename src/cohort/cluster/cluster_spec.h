@@ -43,7 +43,7 @@ class ClusterSpec {
   std::map<TaskType, std::vector<Address>> jobs_;
 };
 
-// The colocated layout (requirement U4): with hosts h0..hn-1, ps = every host at its ps port,
+// The colocated layout: with hosts h0..hn-1, ps = every host at its ps port,
 // `chief` = h0 at its worker port, worker = h1..hn-1 at their worker ports. `chief` is
 // TaskType::chief or TaskType::master. worker_addresses[i] and ps_addresses[i] are host i's.
 ClusterSpec colocated_layout(const std::vector<Address>& worker_addresses,

@@ -6,7 +6,7 @@
 
 #include "cohort/cluster/role.h"
 
-// The dialect of schedulers that tell a task its role on the command line (requirement D6):
+// The dialect of schedulers that tell a task its role on the command line:
 //   --job_name=worker --task_index=0 --ps_hosts=a:1,b:1 --worker_hosts=a:2,b:2
 // and --chief_hosts or --master_hosts where the chief is a job of its own. Pure functions.
 namespace cohort::cluster {

@@ -12,7 +12,7 @@ enum class TaskType { chief, master, worker, ps, evaluator };
 
 // "chief", "master", "worker", "ps", "evaluator".
 std::string_view to_string(TaskType type);
-// Throws InvalidInput "Invalid task type 'x'" that lists the valid ones (requirement H4).
+// Throws InvalidInput "Invalid task type 'x'" that lists the valid ones.
 TaskType parse_task_type(std::string_view text);
 
 // One member of the job: worker/1.

@@ -5,7 +5,7 @@
 
 #include "cohort/cluster/role.h"
 
-// The dialect of practitioners' scripts: TASK_TYPE and TASK_INDEX (requirement H4). Pure functions.
+// The dialect of practitioners' scripts: TASK_TYPE and TASK_INDEX. Pure functions.
 namespace cohort::cluster {
 
 // Nothing when neither is set. This dialect only names the task: the scripts that use it have the

@@ -9,7 +9,7 @@
 // What a task's environment holds besides its role. Pure functions over Environment values.
 namespace cohort::launch {
 
-// Keeps a proxy in the environment from breaking connections inside the job (requirement L9).
+// Keeps a proxy in the environment from breaking connections inside the job.
 // bypass: adds the hosts to no_proxy, NO_PROXY and no_grpc_proxy; http_proxy stays for downloads.
 // strip: takes every proxy variable out. keep: changes nothing.
 void apply_proxy_mode(cluster::Environment& environment, ProxyMode mode,
