@@ -156,8 +156,7 @@ UniqueFd connect_with_retry(const Endpoint& endpoint, Deadline deadline) {
   milliseconds pause(2);
   std::optional<PeerError> reason;
   auto give_up = [&] {
-    throw TimeoutError(fmt::format("{} (tried until the deadline)", reason->message()),
-                       reason->context());
+    throw TimeoutError(fmt::format("{} (tried repeatedly)", reason->message()), reason->context());
   };
   while (true) {
     try {
