@@ -2,14 +2,14 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import unittest
 
-from launcher import PYTHON, LauncherTest
+from launcher import COHORT, LauncherTest
 
-# A task with a child in its own group, one in a session of its own, and one that wiped its
-# environment.
+# A task with a child in its own group and one in a session of its own.
 FAMILY = """
 import os, subprocess, sys, time
 sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -36,18 +36,73 @@ class Leftovers(LauncherTest):
         result = self.run_job("-n", 2, *self.python(FAMILY), env={"THEN": "exit"})
         self.assertEqual(result.code, 0, result.stderr)  # finish() proves that nothing is left
 
+    def test_daemons_that_wiped_their_environment_end_with_the_job(self):
+        result = self.run_job("-n", 2, *self.python("""
+import os, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+                         env={}, start_new_session=True)
+with open(f"daemon{os.environ['RANK']}", "w") as file:
+    file.write(str(child.pid))
+"""))
+        self.assertEqual(result.code, 0, result.stderr)
+        self.assertIn("leftover", result.stderr)
+        for rank in range(2):
+            pid = int((self.folder / f"daemon{rank}").read_text())
+            self.assertFalse(self.runs(pid), f"the daemon of worker/{rank} is left")
+
+    def test_a_job_inside_a_killed_job_is_cleared_away_too(self):
+        for round in range(5):
+            self.output = self.folder / f"outer{round}"
+            inner = self.folder / f"inner{round}"
+            process = self.start("--", COHORT, "run", "--output", inner, "-n", 3,
+                                 *self.python(FAMILY))
+            for rank in range(3):
+                log = inner / "logs" / f"worker-{rank}.attempt1.log"
+                self.wait_for(lambda: log.exists() and b"ready" in log.read_bytes(), "the inner job")
+            process.kill()
+            process.communicate()
+            self.assert_nothing_left(within=5.0)
+
     def test_no_socket_and_no_shared_memory_file_stays(self):
-        def names():
-            abstract = {line.split()[-1] for line in pathlib.Path("/proc/net/unix").read_text()
-                        .splitlines() if "cohort" in line}
-            return abstract | {p.name for p in pathlib.Path("/dev/shm").iterdir()}
-        before = names()
+        def claims():  # of this job alone: others may run on the machine
+            lines = pathlib.Path("/proc/net/unix").read_text().splitlines()
+            return {line.split()[-1] for line in lines} & {f"@cohort-port-{port}" for port in ports}
+        files = set(os.listdir("/dev/shm"))
         process = self.start("-n", 2, *self.python(FAMILY))
         self.wait_for_log("worker/1", "ready")
+        environment = pathlib.Path(f"/proc/{self.wait_for_tasks(2)[0]['pid']}/environ").read_text()
+        ports = re.findall(r"127\.0\.0\.1:(\d+)|MASTER_PORT=(\d+)", environment)
+        ports = {one or other for one, other in ports}
+        self.assertGreaterEqual(len(claims()), 3)
         process.kill()
         process.communicate()
         self.assert_nothing_left()
-        self.assertEqual(names() - before, set())
+        self.assertEqual(claims(), set())
+        self.assertFalse([name for name in set(os.listdir("/dev/shm")) - files if "cohort" in name])
+
+
+class StrangeStarts(LauncherTest):
+    """The launcher is started with something missing that most programs take for granted."""
+
+    def test_closed_standard_descriptors(self):
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+            with self.subTest(closed=closed):
+                self.output = self.folder / f"out{len(list(self.folder.iterdir()))}"
+                words = self.command("-n", 2, "--", "sh", "-c", "echo hello; ls -l /proc/$PPID/fd >&2; exit 7")
+                result = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *words], cwd=self.folder,
+                                        env=self.environment(), capture_output=True, timeout=60)
+                self.assertEqual(result.returncode, 7, result.stderr)
+                log = (self.output / "logs" / "worker-0.attempt1.log").read_text()
+                self.assertIn("hello\n", log)
+                for number in (0, 1, 2):
+                    self.assertRegex(log, rf" {number} -> (/dev/null|pipe:|/)", "a descriptor is closed")
+                self.assertNotRegex(log, r" [012] -> (anon_inode|socket|" + str(self.output) + ")")
+                self.assert_nothing_left()
+
+    def test_ignored_child_signal(self):
+        result = self.run_job("-n", 2, "--", "sh", "-c", "exit 5",
+                              preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+        self.assertEqual(result.code, 5, result.stderr)
 
 
 class Ports(LauncherTest):

@@ -73,6 +73,28 @@ while not os.path.exists("ps"): time.sleep(0.01)
         self.assertLess(result.seconds, 10)
 
 
+    def test_a_service_gets_its_term_even_when_a_worker_ignores_its_own(self):
+        result = self.run_job("-n", 2, "--ps", 1, "--grace", 0.5, *self.python("""
+import os, signal, sys, time
+def leave(*_):
+    print("saved", flush=True)
+    sys.exit(0)
+role = os.environ["TASK_TYPE"] + os.environ["TASK_INDEX"]
+signal.signal(signal.SIGTERM, leave if role == "ps0" else signal.SIG_IGN)
+open(role, "w").close()
+while role != "worker0" or not all(map(os.path.exists, ("ps0", "worker1"))): time.sleep(0.01)
+sys.exit(3)
+"""))
+        self.assertEqual(result.code, 3, result.stderr)
+        self.assertEqual(result.log("ps/0"), b"saved\n")
+
+    def test_a_child_that_left_and_writes_for_ever_does_not_keep_the_job(self):
+        result = self.run_job("-n", 1, *self.python(
+            "import subprocess, time\n"
+            "subprocess.Popen(['yes', 'still here'], start_new_session=True)\ntime.sleep(0.2)"))
+        self.assertEqual(result.code, 0, result.stderr)
+
+
 class Failure(LauncherTest):
     def test_the_last_line_is_the_root_cause(self):
         result = self.run_job("-n", 3, "--ps", 1, *self.python("""

@@ -96,6 +96,13 @@ class LauncherTest(unittest.TestCase):
                 found.append(int(entry.name))
         return found
 
+    @staticmethod
+    def runs(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except OSError:
+            return False
+
     def assert_nothing_left(self, within=5.0):
         limit = time.monotonic() + within
         while self.processes():

@@ -3,6 +3,7 @@
 import os
 import pty
 import subprocess
+import time
 import unittest
 
 from launcher import LauncherTest
@@ -84,6 +85,21 @@ open("went-on", "w").close()
 """))
         self.assertEqual(result.code, 0, result.stderr)
         self.assertTrue((self.folder / "went-on").exists())
+
+    def test_a_reader_that_does_not_read_does_not_keep_the_job_from_being_stopped(self):
+        process = self.start("-n", 2, "--", "yes", "x" * 1000)
+        self.wait_for_tasks(2)
+        time.sleep(0.5)  # the pipe to this test fills
+        process.terminate()
+        self.assertEqual(process.wait(timeout=20), 143)
+        process.communicate()
+        self.assert_nothing_left()
+
+    def test_a_reader_of_errors_that_leaves_does_not_change_the_exit_code(self):
+        process = self.start("-n", 1, "--", "sh", "-c", "sleep 0.3; exit 7")
+        process.stderr.close()
+        process.stdout.close()
+        self.assertEqual(process.wait(timeout=20), 7)
 
     def test_a_reader_that_leaves_does_not_end_the_job(self):
         process = self.start("-n", 1, *self.python(

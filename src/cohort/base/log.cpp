@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "cohort/base/reader_output.h"
+
 namespace cohort::log {
 namespace {
 
@@ -24,6 +26,7 @@ struct Sink {
   std::mutex mutex;
   std::string name = "cohort";
   std::atomic<Level> level = level_from_environment();
+  std::atomic<bool> hurry = false;
 };
 
 Sink& sink() {
@@ -59,7 +62,14 @@ void write(Level level, std::string_view text) {
   std::lock_guard lock(sink().mutex);
   // One write() a line, so that lines of several processes on one terminal do not mix.
   std::string line = fmt::format("{}: {}{}\n", sink().name, label(level), text);
-  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  write_to_reader(STDERR_FILENO, line, sink().hurry);
 }
+
+void write_report(std::string_view text) {
+  std::lock_guard lock(sink().mutex);
+  write_to_reader(STDERR_FILENO, text, sink().hurry);
+}
+
+void hurry() { sink().hurry = true; }
 
 }  // namespace cohort::log

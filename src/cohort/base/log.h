@@ -16,6 +16,10 @@ void set_name(std::string name);
 void set_level(Level level);
 Level level();
 void write(Level level, std::string_view text);
+// Text as it is, whatever the level: for a report of several lines.
+void write_report(std::string_view text);
+// From here on a reader of standard error that does not read is not waited for (reader_output.h).
+void hurry();
 
 template <typename... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {

@@ -9,10 +9,13 @@
 #include <set>
 
 #include "cohort/base/error.h"
+#include "cohort/launch/leftovers.h"
 #include "cohort/launch/process.h"
 
 namespace cohort::launch {
 namespace {
+
+constexpr std::chrono::seconds kPatience{10};  // with processes that fork while being killed
 
 enum Verb : int { kWatch, kForget, kDismiss };
 
@@ -23,7 +26,7 @@ struct Message {
 
 [[noreturn]] void stand_guard(int input, const std::string& job) {
   ::setsid();  // a Ctrl-C at the terminal is not for the guard
-  ::prctl(PR_SET_NAME, "cohort-guard");
+  ::prctl(PR_SET_NAME, kGuardName);
   ::prctl(PR_SET_PDEATHSIG, 0);
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE}) ::signal(signal, SIG_IGN);
   // Nothing of the launcher's may be held open: a pipe's reader waits for its last writer.
@@ -43,8 +46,7 @@ struct Message {
       groups.erase(message.group);
   }
   for (pid_t group : groups) kill_group(group, SIGKILL);
-  // A process may have been forking while its group was being killed.
-  for (int round = 0; round < 3 && kill_processes_of_job(job) > 0; ++round) ::usleep(10'000);
+  end_leftovers(job, /*spared=*/-1, Deadline::after(kPatience));
   ::_exit(0);
 }
 

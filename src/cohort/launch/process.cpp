@@ -1,20 +1,16 @@
 #include "cohort/launch/process.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
-#include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
 
 namespace cohort::launch {
@@ -137,28 +133,6 @@ std::string to_string(const ExitStatus& status) {
 
 void kill_group(pid_t group, int signal) {
   if (group > 1) ::kill(-group, signal);
-}
-
-int kill_processes_of_job(const std::string& job) {
-  const std::string marker = "COHORT_JOB=" + job;
-  int hit = 0;
-  DIR* directory = ::opendir("/proc");
-  if (!directory) return 0;
-  while (dirent* entry = ::readdir(directory)) {
-    auto pid = parse_unsigned(entry->d_name);
-    if (!pid || static_cast<pid_t>(*pid) == ::getpid()) continue;
-    std::string environment;
-    try {
-      environment = read_file(fmt::format("/proc/{}/environ", *pid));
-    } catch (const SystemError&) {
-      continue;  // gone meanwhile, or another user's: not ours to touch
-    }
-    auto variables = split(environment, '\0');
-    if (std::find(variables.begin(), variables.end(), marker) == variables.end()) continue;
-    if (::kill(static_cast<pid_t>(*pid), SIGKILL) == 0) ++hit;
-  }
-  ::closedir(directory);
-  return hit;
 }
 
 }  // namespace cohort::launch

@@ -46,9 +46,4 @@ std::string signal_name(int signal);              // "SIGKILL"
 // Kills every process of the group that is still there.
 void kill_group(pid_t group, int signal);
 
-// Kills, wherever they are in the process tree, the processes of this user whose environment holds
-// `COHORT_JOB=<job>`: children that left their task's process group. Never the caller itself.
-// Returns how many it hit. Safe to call at any time: `job` is unique to one run.
-int kill_processes_of_job(const std::string& job);
-
 }  // namespace cohort::launch

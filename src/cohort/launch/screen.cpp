@@ -1,11 +1,9 @@
 #include "cohort/launch/screen.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 
 #include "cohort/base/error.h"
+#include "cohort/base/reader_output.h"
 #include "cohort/base/text.h"
 
 namespace cohort::launch {
@@ -87,17 +85,7 @@ void Screen::print(const std::string& host, const cluster::TaskId& task,
   if (line.cut_bytes > 0)
     text += fmt::format(" ... [{} bytes more, see its log file]", line.cut_bytes);
   text += '\n';
-
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    ssize_t count = ::write(options_.fd, rest.data(), rest.size());
-    if (count >= 0)
-      rest.remove_prefix(static_cast<size_t>(count));
-    else if (errno != EINTR) {
-      broken_ = true;
-      return;
-    }
-  }
+  broken_ = !write_to_reader(options_.fd, text, hurry_);
 }
 
 }  // namespace cohort::launch

@@ -23,6 +23,7 @@ struct ScreenOptions {
 
 // Prints tasks' lines, each behind its `host:role/index`, each in one write(), so that lines never
 // mix. Once the reader of the descriptor is gone it falls silent: the job and its log files go on.
+// A slow reader is waited for until the job is to be stopped (reader_output.h).
 // Confined to one thread.
 class Screen {
  public:
@@ -30,6 +31,9 @@ class Screen {
 
   // Throws InvalidInput for a filter that names no task type or index.
   explicit Screen(ScreenOptions options);
+
+  // From here on a reader that does not read is not waited for, but given up.
+  void hurry() { hurry_ = true; }
 
   void print(const std::string& host, const cluster::TaskId& task, const LineSplitter::Line& line);
 
@@ -45,6 +49,7 @@ class Screen {
   std::vector<Filter> filters_;
   std::map<cluster::TaskId, std::string> prefixes_;
   std::map<cluster::TaskId, Clock::time_point> last_redraw_;
+  bool hurry_ = false;
   bool broken_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include "cohort/base/machine.h"
 #include "cohort/base/text.h"
 #include "cohort/launch/job_services.h"
+#include "cohort/launch/leftovers.h"
 #include "cohort/launch/root_cause.h"
 #include "cohort/launch/task_environment.h"
 
@@ -26,6 +27,7 @@ constexpr milliseconds kSettleTime{500};
 constexpr milliseconds kServiceGrace{
     1000};  // services get at least this, or all of a shorter grace
 constexpr milliseconds kFarewell{300};
+constexpr seconds kLeftoverTime{5};
 constexpr seconds kStragglerReminder{30};
 constexpr seconds kQuickPreemption{10};
 constexpr int kMaxQuickPreemptions = 3;
@@ -90,7 +92,9 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
                .escape = ::isatty(STDOUT_FILENO) == 1,
                .show = options_.show}),
       task_file_limit_(file_limit()) {
+  adopt_orphans();
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);  // whoever ignores it hands that down, and the kernel reaps unseen
   // Blocked before the services start their threads, so that signals reach the descriptor alone.
   sigset_t set = supervised_signals();
   ::sigprocmask(SIG_BLOCK, &set, &old_mask_);
@@ -161,6 +165,7 @@ void Supervisor::start_attempt() {
       task->start(identity_.program, services_->secret_fd(), task_file_limit_);
   } catch (...) {
     tasks_.clear();
+    end_leftovers();
     record_.state = JobState::failed;
     record_.ended = utc_timestamp();
     write_record();
@@ -177,9 +182,13 @@ void Supervisor::wait_for_attempt() {
 void Supervisor::end_attempt() {
   for (auto* timer : {&kill_timer_, &straggler_timer_}) loop_.cancel(std::exchange(*timer, 0));
   // Children that left their task's process group.
-  if (int hit = kill_processes_of_job(identity_.job); hit > 0)
+  if (int hit = end_leftovers(); hit > 0)
     log::info("ended {} that had left {} task's process group",
               count(hit, "leftover process", "leftover processes"), hit == 1 ? "its" : "their");
+}
+
+int Supervisor::end_leftovers() {
+  return launch::end_leftovers(identity_.job, guard_.pid(), Deadline::after(kLeftoverTime));
 }
 
 void Supervisor::on_signals() {
@@ -198,6 +207,8 @@ void Supervisor::on_signals() {
 }
 
 void Supervisor::on_termination_request(int signal) {
+  screen_.hurry();
+  log::hurry();
   if (std::exchange(stop_requested_, true)) {
     if (signal != SIGINT) return;
     log::info("killing the tasks");
@@ -231,6 +242,10 @@ void Supervisor::check_tasks() {
     }
     changed = true;
   }
+  std::set<pid_t> known{guard_.pid()};
+  for (const auto& task : tasks_)
+    if (task->alive()) known.insert(task->record().pid);
+  reap_orphans(known);
   if (!changed) return;
   if (phase_ == Phase::settling && !any_alive(false)) begin_stop();
   if (phase_ == Phase::stopping && !any_alive(false)) stop_services();
@@ -302,6 +317,8 @@ void Supervisor::stop_services() {
 void Supervisor::kill_the_rest() {
   for (auto& task : tasks_) {
     if (!task->alive()) continue;
+    // Services are asked to stop only when the others have gone; their turn comes then.
+    if (is_service(task->id().type) && !services_stopped_) continue;
     log::info("{} (pid {}) did not end within the grace period of {:.1f} s: killing it",
               to_string(task->id()), task->record().pid,
               static_cast<double>(options_.grace.count()) / 1000.0);
@@ -374,7 +391,7 @@ int Supervisor::conclude(JobState state, int exit_code) {
       break;
     default:
       log::error("job {} failed after {:.1f} s", identity_.job, duration);
-      fmt::print(stderr, "{}", root_cause_report(*record_.root_cause, task_records()));
+      log::write_report(root_cause_report(*record_.root_cause, task_records()));
   }
   return exit_code;
 }

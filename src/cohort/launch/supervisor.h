@@ -45,6 +45,7 @@ class Supervisor {
   void start_attempt();
   void wait_for_attempt();
   void end_attempt();
+  int end_leftovers();
 
   void on_signals();
   void on_termination_request(int signal);

@@ -68,7 +68,7 @@ void TaskProcess::start(const std::filesystem::path& program, int secret,
   record_.started = utc_timestamp();
 }
 
-size_t TaskProcess::read_output() {
+void TaskProcess::read_output() {
   char buffer[65536];
   size_t taken = 0;
   while (output_ && taken < kBytesPerTurn) {
@@ -82,7 +82,6 @@ size_t TaskProcess::read_output() {
       break;
     }
   }
-  return taken;
 }
 
 void TaskProcess::close_output() {
@@ -123,10 +122,10 @@ void TaskProcess::finish(const ExitStatus& status) {
   rusage usage{};
   while (::wait4(record_.pid, nullptr, 0, &usage) < 0 && errno == EINTR) {
   }
-  // Whoever could still write has been killed, unless it left the process group: do not wait for
-  // it.
-  while (read_output() > 0) {
-  }
+  // Whoever could still write has been killed, unless it left the process group and may write for
+  // ever: one turn takes more than the pipe can hold, then its end is closed.
+  static_assert(kBytesPerTurn > kPipeBytes);
+  read_output();
   close_output();
   record_.exit = status;
   record_.ended = utc_timestamp();

@@ -43,7 +43,7 @@ class TaskProcess {
 
  private:
   void finish(const ExitStatus& status);
-  size_t read_output();  // what the pipe holds now, bounded; the number of bytes taken
+  void read_output();  // what the pipe holds now, kBytesPerTurn at most
   void close_output();
   void take(std::string_view bytes);
 

@@ -1,4 +1,7 @@
 // The `cohort` command: finds the subcommand and turns errors into a line and an exit code.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <functional>
@@ -70,10 +73,21 @@ int dispatch(const Words& all) {
   return command->second(Words(all.begin() + 1, separator), behind);
 }
 
+// Whoever starts us with one of them closed must not have a job's own pipe or folder take its
+// number and be written to as if it were the screen.
+void open_standard_descriptors() {
+  int fd;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
 }  // namespace
 }  // namespace cohort::tools
 
 int main(int argc, char** argv) {
+  cohort::tools::open_standard_descriptors();
   try {
     return cohort::tools::dispatch({argv + 1, argv + argc});
   } catch (const cohort::InvalidInput& error) {
