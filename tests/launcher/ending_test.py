@@ -202,6 +202,17 @@ if attempt < 3:
         self.assertEqual(len(record["previous_attempts"]), 2)
         self.assertEqual(record["previous_attempts"][0][1]["exit_code"], 9)
 
+    def test_an_output_folder_that_was_deleted_does_not_prevent_a_restart(self):
+        result = self.run_job("-n", 1, "--max-restarts", 1, *self.python("""
+import os, shutil, sys
+if os.environ["COHORT_ATTEMPT"] == "1":
+    shutil.rmtree(os.environ["COHORT_OUTPUT"])
+    sys.exit(3)
+print("second", flush=True)
+"""))
+        self.assertEqual(result.code, 0, result.stderr)
+        self.assertEqual(result.log("worker/0", 2), b"second\n")
+
     def test_when_the_restarts_are_used_up_the_job_fails(self):
         result = self.run_job("-n", 1, "--max-restarts", 1, *self.python("import sys; sys.exit(4)"))
         self.assertEqual(result.code, 4)
@@ -313,12 +324,13 @@ while len(seen) < 3: time.sleep(0.01)
         process = self.start("-n", 2, *self.python(SLEEP_FOR_EVER))
         tasks = self.wait_for_tasks(2)
         self.wait_for_log("worker/1", "ready")
-        os.kill(tasks[1]["pid"], signal.SIGSTOP)
+        os.kill(tasks[1]["pid"], signal.SIGTTIN)
         self.wait_for(lambda: self.wait_for_tasks(2)[1]["state"] == "suspended", "the suspension")
         process.send_signal(signal.SIGINT)
         result = self.finish(process)
         self.assertEqual(result.code, 130)
         self.assertIn("worker/1 (pid", result.stderr)
+        self.assertIn("suspended (SIGTTIN)", result.stderr)
         self.assertIn("kill -CONT", result.stderr)
 
 

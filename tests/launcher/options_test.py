@@ -160,6 +160,16 @@ class DryRun(LauncherTest):
         self.assertEqual(ran.stdout, "rank=0\n")
 
 
+    def test_what_a_task_must_not_see_is_taken_out(self):
+        text = subprocess.run(
+            self.command("--proxy", "strip", "--dry-run", "--", "sh", "-c", "echo [$http_proxy]"),
+            env=self.environment(http_proxy="http://proxy:3128"), cwd=self.folder,
+            capture_output=True, text=True, timeout=60).stdout
+        ran = subprocess.run(["sh", "-c", text], env=self.environment(http_proxy="http://proxy:3128"),
+                             capture_output=True, text=True, timeout=60)
+        self.assertEqual(ran.stdout, "[]\n")
+
+
 class JobFile(LauncherTest):
     def write(self, text):
         path = self.folder / "job.toml"
@@ -182,6 +192,25 @@ class JobFile(LauncherTest):
         self.assertEqual(result.returncode, 2, result.stderr)
         for words in expected:
             self.assertIn(words, result.stderr)
+
+    def test_false_turns_a_flag_off_and_is_no_number(self):
+        path = self.write('evaluator = false\nprogram = "true"\n')
+        result = self.run_job("--config", path)
+        self.assertEqual(len(result.record()["tasks"]), 1, result.stderr)
+        self.assert_refused("workers = false", "job.toml", "--workers")
+
+    def test_hosts_of_the_command_line_replace_those_of_the_file(self):
+        path = self.write('hosts = ["localhost:1"]\nprogram = "true"\n')
+        result = subprocess.run(self.command("--config", path, "--hosts", "localhost:2", "-n", 3),
+                                capture_output=True, text=True, cwd=self.folder, timeout=60)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("2 slots, but 3 workers", result.stderr)
+
+    def test_a_folder_is_refused(self):
+        result = subprocess.run([COHORT, "run", "--config", str(self.folder), "--", "true"],
+                                capture_output=True, text=True, cwd=self.folder, timeout=60)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("is a folder", result.stderr)
 
     def test_an_unknown_key_is_refused_with_the_nearest_known_one(self):
         self.assert_refused("workers = 2\nwrokers = 3\n", "job.toml line 2", "unknown key 'wrokers'",
@@ -232,6 +261,21 @@ class Mistakes(LauncherTest):
 
     def test_zero_workers(self):
         self.assert_refused(["-n", 0, "--", "true"], "--workers is 0", "-n 1")
+
+    def test_numbers_out_of_range(self):
+        for value in ("nan", "inf", "1e30", "-1"):
+            self.assert_refused([f"--grace={value}", "--", "true"], f"--grace is {value.replace('1e30', '1e+30')} s")
+        self.assert_refused(["--threads-per-task", 0, "--", "true"], "0 not in range 1 to 1000000")
+        self.assert_refused(["-n", 4, "--gpus-per-worker", 1000000, "--", "true"], "needs 4000000 GPUs")
+
+    def test_a_current_folder_that_was_deleted(self):
+        gone = self.folder / "gone"
+        gone.mkdir()
+        result = subprocess.run(
+            ["sh", "-c", f'cd {gone}; rmdir {gone}; exec "$@"', "sh", *self.command("--", "./nowhere")],
+            capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("current folder has been deleted", result.stderr)
 
     def test_a_ps_strategy_without_ps(self):
         self.assert_refused(["--strategy", "parameter_server", "--", "true"], "--ps is 0", "--ps 1")

@@ -138,6 +138,18 @@ class Record(LauncherTest):
         self.assertEqual(moved.read_bytes(), b"first\n")
         self.assertTrue((self.output / f"job-{identity}.json").exists())
 
+    def test_a_strangers_job_json_in_the_folder_is_moved_aside(self):
+        self.output.mkdir()
+        (self.output / "job.json").write_text('{"job": 5}')
+        result = self.run_job("--", "true")
+        self.assertEqual(result.code, 0, result.stderr)
+        self.assertEqual(len(list(self.output.glob("job-earlier-*.json"))), 1)
+
+    def test_a_filter_that_shows_nothing_is_named(self):
+        result = self.run_job("-n", 2, "--show", "worker:2", "--", "true")
+        self.assertEqual(result.code, 0)
+        self.assertIn("--show worker:2 names none", result.stderr)
+
     def test_two_jobs_cannot_share_a_folder(self):
         first = self.start("-n", 1, *self.python("import time; time.sleep(2)"))
         self.wait_for_tasks(1)

@@ -142,9 +142,12 @@ std::filesystem::path find_program(const std::string& program, const std::string
           {.advice = python ? fmt::format("Run it as: cohort run -- python3 {}", program)
                             : fmt::format("Try: chmod +x {}", shell_quote(program))});
     }
+    std::error_code code;
+    fs::path folder = fs::current_path(code);
     throw InvalidInput(fmt::format("program '{}' not found", program),
-                       {.advice = fmt::format("Looked in the folder {}; give another path.",
-                                              fs::current_path().string())});
+                       {.advice = code ? "The current folder has been deleted: change to another."
+                                       : fmt::format("Looked in the folder {}; give another path.",
+                                                     folder.string())});
   }
   for (const auto& folder : split(path_variable, ':')) {
     fs::path candidate = fs::path(folder.empty() ? "." : folder) / program;

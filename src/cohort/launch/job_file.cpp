@@ -29,7 +29,7 @@ void add_option(const std::filesystem::path& path, const std::string& key, const
   std::string where = place(path, node.source());
   std::string flag = "--" + key;
   if (auto yes = node.value_exact<bool>()) {
-    if (*yes) arguments.push_back(flag);
+    arguments.push_back(*yes ? flag : flag + "=false");
   } else if (const toml::array* list = node.as_array()) {
     for (const auto& element : *list) {
       arguments.push_back(flag);
@@ -65,6 +65,9 @@ toml::table parse(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path))
     throw InvalidInput(fmt::format("job file '{}' not found", path.string()),
                        {.advice = "Check the path given to --config."});
+  if (std::filesystem::is_directory(path))
+    throw InvalidInput(fmt::format("job file '{}' is a folder", path.string()),
+                       {.advice = "Name the file itself with --config."});
   try {
     return toml::parse_file(path.string());
   } catch (const toml::parse_error& error) {

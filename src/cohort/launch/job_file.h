@@ -9,7 +9,8 @@ namespace cohort::launch {
 // What a job file (TOML) asks for, as the arguments of `cohort run` that would ask for the same: so
 // a file takes the keys of the command line, by construction, and the command line, parsed later,
 // wins. `workers = 4` becomes {"--workers", "4"}; `_` and `-` are alike in keys; a table `env`
-// gives one --env a key; an array gives its option once an element; true gives a bare flag.
+// gives one --env a key; an array gives its option once an element; true gives a bare
+// flag, false --flag=false.
 struct JobFile {
   std::vector<std::string> arguments;
   std::vector<std::string> program;  // the key `program`: an array, or text without spaces

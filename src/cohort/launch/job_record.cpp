@@ -55,7 +55,7 @@ ordered_json text_or_null(const std::string& text) {
 
 const char* task_state(const TaskRecord& task) {
   if (task.pid < 0) return "waiting";
-  if (!task.exit) return task.suspended ? "suspended" : "running";
+  if (!task.exit) return task.suspended_by ? "suspended" : "running";
   return task.exit->success() ? "succeeded" : task.stopped_by_launcher ? "stopped" : "failed";
 }
 
@@ -146,7 +146,9 @@ OutputFolder::OutputFolder(std::filesystem::path path) : path_(std::move(path)) 
 void OutputFolder::move_earlier_job_aside() {
   if (!std::filesystem::exists(record())) return;
   auto earlier = nlohmann::json::parse(read_file(record()), nullptr, /*allow_exceptions=*/false);
-  std::string id = earlier.is_object() ? earlier.value("job", "") : "";
+  std::string id;
+  if (earlier.is_object() && earlier.contains("job") && earlier["job"].is_string())
+    id = earlier["job"];
   if (id.empty() || id.find('/') != std::string::npos) id = fmt::format("earlier-{}", ::getpid());
   std::error_code code;
   std::filesystem::rename(record(), path_ / fmt::format("job-{}.json", id), code);

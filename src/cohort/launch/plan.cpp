@@ -114,6 +114,8 @@ std::vector<PlannedTask> make_plan(const JobOptions& options, const JobIdentity&
     if (identity.has_secret) environment["COHORT_SECRET_FD"] = std::to_string(kSecretFd);
     for (const auto& [name, value] : options.environment) environment[name] = value;
     planned.added = difference(environment, inherited);
+    for (const auto& [name, value] : inherited)
+      if (!environment.contains(name)) planned.removed.push_back(name);
 
     if (options.scheduler_args) {
       auto extra = cluster::write_scheduler_args(role);
@@ -131,6 +133,7 @@ std::string describe(const std::vector<PlannedTask>& plan) {
   for (const auto& task : plan) {
     text += fmt::format("# {} on {}, log {}\nenv", to_string(task.role.task), task.host,
                         task.log.string());
+    for (const auto& name : task.removed) text += fmt::format(" \\\n  -u {}", shell_quote(name));
     for (const auto& [name, value] : task.added)
       text += fmt::format(" \\\n  {}={}", name, shell_quote(value));
     text += " \\\n ";

@@ -28,6 +28,7 @@ struct PlannedTask {
   std::vector<std::string> command;
   cluster::Environment environment;  // the whole of it
   cluster::Environment added;        // the part that Cohort sets or changes
+  std::vector<std::string> removed;  // what the launcher has and the task must not
   std::filesystem::path log;
 };
 

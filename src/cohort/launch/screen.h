@@ -35,6 +35,7 @@ class Screen {
   // From here on a reader that does not read is not waited for, but given up.
   void hurry() { hurry_ = true; }
 
+  bool shows(const cluster::TaskId& task) const;
   void print(const std::string& host, const cluster::TaskId& task, const LineSplitter::Line& line);
 
  private:
@@ -42,7 +43,6 @@ class Screen {
     cluster::TaskType type;
     int index;  // -1: all of the type
   };
-  bool shows(const cluster::TaskId& task) const;
   const std::string& prefix(const std::string& host, const cluster::TaskId& task);
 
   ScreenOptions options_;

@@ -153,12 +153,18 @@ void Supervisor::start_attempt() {
   services_ = std::make_unique<JobServices>();
   identity_.store = services_->store();
   identity_.horovod_rendezvous = services_->horovod_rendezvous();
+  std::error_code ignored;  // what the folder lacks costs log lines, not the job
+  std::filesystem::create_directories(folder_.logs(), ignored);
   std::vector<cluster::TaskId> ids;
   for (auto& planned : make_plan(options_, identity_, record_.attempt, ports_, environment_)) {
     ids.push_back(planned.role.task);
     tasks_.push_back(
         std::make_unique<TaskProcess>(std::move(planned), record_.attempt, loop_, screen_, guard_));
   }
+  if (record_.attempt == 1 &&
+      std::none_of(ids.begin(), ids.end(), [&](const auto& id) { return screen_.shows(id); }))
+    log::warning("--show {} names none of the job's tasks: nothing will be shown",
+                 join(options_.show, ","));
   outcome_.emplace(ids, options_.success_policy());
   try {
     for (auto& task : tasks_)
@@ -229,9 +235,9 @@ void Supervisor::check_tasks() {
         continue;
       case TaskProcess::Change::suspended:
         log::warning(
-            "{} (pid {}) is suspended (SIGSTOP) and makes no progress; wake it with: "
-            "kill -CONT {}",
-            to_string(task->id()), task->record().pid, task->record().pid);
+            "{} (pid {}) is suspended ({}) and makes no progress; wake it with: kill -CONT {}",
+            to_string(task->id()), task->record().pid, signal_name(task->record().suspended_by),
+            task->record().pid);
         break;
       case TaskProcess::Change::resumed:
         log::info("{} (pid {}) goes on", to_string(task->id()), task->record().pid);

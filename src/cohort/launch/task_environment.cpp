@@ -1,6 +1,7 @@
 #include "cohort/launch/task_environment.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 
 #include "cohort/base/error.h"
@@ -39,10 +40,11 @@ std::vector<std::string> visible_gpus(const Environment& environment) {
 
 std::string gpus_of_worker(const std::vector<std::string>& gpus, int per_worker, int workers,
                            int local_rank) {
-  if (static_cast<int>(gpus.size()) < per_worker * workers)
+  std::int64_t needed = std::int64_t{per_worker} * workers;
+  if (static_cast<std::int64_t>(gpus.size()) < needed)
     throw InvalidInput(
         fmt::format("--gpus-per-worker {} with {} workers needs {} GPUs, but this machine shows {}",
-                    per_worker, workers, per_worker * workers, gpus.size()),
+                    per_worker, workers, needed, gpus.size()),
         {.advice = "Lower --gpus-per-worker or --workers, or look at CUDA_VISIBLE_DEVICES."});
   auto first = gpus.begin() + per_worker * local_rank;
   return join({first, first + per_worker}, ",");

@@ -110,8 +110,8 @@ TaskProcess::Change TaskProcess::check() {
   }
   info = {};
   if (::waitid(P_PID, pid, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid != 0) {
-    record_.suspended = info.si_code == CLD_STOPPED;
-    return record_.suspended ? Change::suspended : Change::resumed;
+    record_.suspended_by = info.si_code == CLD_STOPPED ? info.si_status : 0;
+    return record_.suspended_by ? Change::suspended : Change::resumed;
   }
   return Change::none;
 }

@@ -25,7 +25,7 @@ struct TaskRecord {
   std::string ended;
   std::chrono::milliseconds ran_for{0};
   std::optional<ExitStatus> exit;
-  bool suspended = false;            // SIGSTOP
+  int suspended_by = 0;              // the signal that stopped it (SIGSTOP, SIGTTIN); 0: it runs
   bool stopped_by_launcher = false;  // it ended after Cohort had asked it to
   long peak_memory_kib = 0;
   std::deque<std::string> last_lines;  // newest last; filled when it ended

@@ -21,6 +21,8 @@ using launch::Layout;
 using launch::ProxyMode;
 using launch::SuccessPolicy;
 
+constexpr int kLongestGrace = 7 * 24 * 3600;  // seconds
+
 constexpr const char* kExamples = R"(
 Examples:
   cohort run -n 4 -- ./train --epochs 3
@@ -148,6 +150,9 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
   app.add_option_function<double>(
          "--grace",
          [&job](double seconds) {
+           if (!(seconds >= 0 && seconds <= kLongestGrace))
+             throw InvalidInput(fmt::format("--grace is {} s", seconds),
+                                {.advice = fmt::format("Give 0 to {} seconds.", kLongestGrace)});
            job.grace = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
          },
          "Seconds between TERM and KILL [5]")
@@ -218,8 +223,10 @@ void print_dry_run(const JobOptions& job, const cluster::Environment& environmen
   launch::JobIdentity identity{.job = launch::new_job_id(), .host = host_name()};
   identity.program = launch::find_program(job.command.front(),
                                           environment.find_value("PATH").value_or("/usr/bin:/bin"));
-  identity.output = std::filesystem::absolute(
-      job.output.empty() ? std::filesystem::path("cohort-output") / identity.job : job.output);
+  identity.output =
+      job.output.empty() ? std::filesystem::path("cohort-output") / identity.job : job.output;
+  std::error_code code;  // a current folder that was deleted
+  if (auto whole = std::filesystem::absolute(identity.output, code); !code) identity.output = whole;
   launch::PortReservation ports;
   identity.store = {"127.0.0.1", ports.reserve()};
   identity.horovod_rendezvous = {"127.0.0.1", ports.reserve()};
@@ -234,6 +241,7 @@ int run_command(const std::vector<std::string>& words, const std::vector<std::st
   RunArguments arguments;
   if (!asked.config.empty()) {
     apply_job_file(asked.config, arguments);
+    if (!asked.job.hosts.empty()) arguments.job.hosts.clear();  // lists would add up
     parse_into(arguments, words);
   } else {
     arguments = asked;
