@@ -28,12 +28,19 @@ bool wait_for_room(int fd, bool hurry) {
   }
 }
 
+// What may go out at once without blocking: whole lines where they fit.
+std::string_view first_piece(std::string_view text) {
+  if (text.size() <= PIPE_BUF) return text;
+  size_t newline = text.rfind('\n', PIPE_BUF - 1);
+  return text.substr(0, newline == std::string_view::npos ? PIPE_BUF : newline + 1);
+}
+
 }  // namespace
 
 bool write_to_reader(int fd, std::string_view text, bool hurry) {
   while (!text.empty()) {
     if (!wait_for_room(fd, hurry)) return false;
-    ssize_t count = ::write(fd, text.data(), text.substr(0, PIPE_BUF).size());
+    ssize_t count = ::write(fd, text.data(), first_piece(text).size());
     if (count >= 0)
       text.remove_prefix(static_cast<size_t>(count));
     else if (errno != EINTR && errno != EAGAIN)

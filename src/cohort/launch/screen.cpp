@@ -9,6 +9,7 @@
 namespace cohort::launch {
 namespace {
 
+constexpr size_t kBatch = 64 * 1024;
 constexpr auto kRedrawInterval = std::chrono::seconds(1);
 
 // The length of a colour sequence ESC [ digits ; ... m at the start of `text`; 0 for anything else.
@@ -79,13 +80,19 @@ void Screen::print(const std::string& host, const cluster::TaskId& task,
     if (!is_new && now - entry->second < kRedrawInterval) return;
     entry->second = now;
   }
-  std::string text = prefix(host, task);
+  std::string& text = pending_;
+  text += prefix(host, task);
   text += options_.escape ? printable(line.text) : std::string(line.text);
   if (options_.colour && line.text.find('\x1b') != std::string_view::npos) text += "\x1b[0m";
   if (line.cut_bytes > 0)
     text += fmt::format(" ... [{} bytes more, see its log file]", line.cut_bytes);
   text += '\n';
-  broken_ = !write_to_reader(options_.fd, text, hurry_);
+  if (pending_.size() >= kBatch) flush();
+}
+
+void Screen::flush() {
+  if (!broken_ && !pending_.empty()) broken_ = !write_to_reader(options_.fd, pending_, hurry_);
+  pending_.clear();
 }
 
 }  // namespace cohort::launch

@@ -21,10 +21,10 @@ struct ScreenOptions {
   std::vector<std::string> show;  // as --show: "worker:0", "ps"; empty shows every task
 };
 
-// Prints tasks' lines, each behind its `host:role/index`, each in one write(), so that lines never
-// mix. Once the reader of the descriptor is gone it falls silent: the job and its log files go on.
-// A slow reader is waited for until the job is to be stopped (reader_output.h).
-// Confined to one thread.
+// Prints tasks' lines, each behind its `host:role/index`; a write() ends with a line, so that lines
+// never mix. Once the reader of the descriptor is gone it falls silent: the job and its log files
+// go on. A slow reader is waited for until the job is to be stopped (reader_output.h). Confined to
+// one thread.
 class Screen {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,7 +36,9 @@ class Screen {
   void hurry() { hurry_ = true; }
 
   bool shows(const cluster::TaskId& task) const;
+  // Lines show up after the next flush(): call it whenever no more of them is at hand.
   void print(const std::string& host, const cluster::TaskId& task, const LineSplitter::Line& line);
+  void flush();
 
  private:
   struct Filter {
@@ -51,6 +53,7 @@ class Screen {
   std::map<cluster::TaskId, Clock::time_point> last_redraw_;
   bool hurry_ = false;
   bool broken_ = false;
+  std::string pending_;  // whole lines
 };
 
 }  // namespace cohort::launch

@@ -24,7 +24,8 @@ class ScreenTest : public ::testing::Test {
     writer_.reset(fds[1]);
   }
   ScreenOptions options() { return {.fd = writer_.get()}; }
-  std::string output() {
+  std::string output(Screen& screen) {
+    screen.flush();
     writer_.reset();
     std::string text;
     char buffer[4096];
@@ -39,7 +40,7 @@ TEST_F(ScreenTest, EachLineStandsBehindItsHostAndTask) {
   Screen screen(options());
   screen.print("node7", {TaskType::worker, 1}, {.text = "loss 0.3"});
   screen.print("node7", {TaskType::ps, 0}, {.text = "ready"});
-  EXPECT_EQ(output(), "node7:worker/1 loss 0.3\nnode7:ps/0 ready\n");
+  EXPECT_EQ(output(screen), "node7:worker/1 loss 0.3\nnode7:ps/0 ready\n");
 }
 
 TEST_F(ScreenTest, ShowFiltersByTypeAndIndex) {
@@ -49,7 +50,7 @@ TEST_F(ScreenTest, ShowFiltersByTypeAndIndex) {
   for (TaskId task :
        {TaskId{TaskType::worker, 0}, TaskId{TaskType::worker, 1}, TaskId{TaskType::ps, 3}})
     screen.print("h", task, {.text = "x"});
-  EXPECT_EQ(output(), "h:worker/0 x\nh:ps/3 x\n");
+  EXPECT_EQ(output(screen), "h:worker/0 x\nh:ps/3 x\n");
 }
 
 TEST_F(ScreenTest, AFilterThatNamesNoTaskIsRefused) {
@@ -61,21 +62,24 @@ TEST_F(ScreenTest, AFilterThatNamesNoTaskIsRefused) {
 TEST_F(ScreenTest, ACutLineSaysHowMuchIsMissing) {
   Screen screen(options());
   screen.print("h", {TaskType::worker, 0}, {.text = "aaa", .cut_bytes = 1000});
-  EXPECT_EQ(output(), "h:worker/0 aaa ... [1000 bytes more, see its log file]\n");
+  EXPECT_EQ(output(screen), "h:worker/0 aaa ... [1000 bytes more, see its log file]\n");
 }
 
 TEST_F(ScreenTest, RedrawsAreShownAtMostOnceASecond) {
   Screen screen(options());
   for (int i = 0; i < 100; ++i)
     screen.print("h", {TaskType::worker, 0}, {.text = "bar", .is_redraw = true});
-  EXPECT_EQ(output(), "h:worker/0 bar\n");
+  EXPECT_EQ(output(screen), "h:worker/0 bar\n");
 }
 
 TEST_F(ScreenTest, AClosedScreenFallsSilentInsteadOfFailing) {
   ::signal(SIGPIPE, SIG_IGN);
   Screen screen(options());
   reader_.reset();
-  for (int i = 0; i < 3; ++i) screen.print("h", {TaskType::worker, 0}, {.text = "x"});
+  for (int i = 0; i < 3; ++i) {
+    screen.print("h", {TaskType::worker, 0}, {.text = "x"});
+    screen.flush();
+  }
 }
 
 TEST(Printable, ControlBytesBecomeVisibleAndColoursStay) {

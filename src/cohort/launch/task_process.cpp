@@ -82,11 +82,13 @@ void TaskProcess::read_output() {
       break;
     }
   }
+  screen_.flush();
 }
 
 void TaskProcess::close_output() {
   if (!output_) return;
   splitter_.finish();
+  screen_.flush();
   loop_.remove(output_.get());
   output_.reset();
 }
