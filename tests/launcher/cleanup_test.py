@@ -3,11 +3,12 @@
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import unittest
 
-from launcher import COHORT, LauncherTest
+from launcher import BIN, COHORT, LauncherTest
 
 # A task with a child in its own group and one in a session of its own.
 FAMILY = """
@@ -98,6 +99,12 @@ class StrangeStarts(LauncherTest):
                     self.assertRegex(log, rf" {number} -> (/dev/null|pipe:|/)", "a descriptor is closed")
                 self.assertNotRegex(log, r" [012] -> (anon_inode|socket|" + str(self.output) + ")")
                 self.assert_nothing_left()
+
+    def test_few_descriptors(self):
+        # Cohort's own program reads the job's secret from a descriptor.
+        result = self.run_job("-n", 2, "--", BIN / "hello",
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+        self.assertEqual(result.code, 0, result.stderr)
 
     def test_ignored_child_signal(self):
         result = self.run_job("-n", 2, "--", "sh", "-c", "exit 5",

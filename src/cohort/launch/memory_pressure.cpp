@@ -25,28 +25,34 @@ std::uint64_t counter(const std::string& path, const std::string& name) {
 std::uint64_t machine_kills() { return counter("/proc/vmstat", "oom_kill"); }
 std::uint64_t cgroup_kills() { return counter(cgroup_folder() + "/memory.events", "oom_kill"); }
 
-// The kernel's own line about the kill; "" when there is none or the log may not be read.
-std::string kernel_log_line(pid_t pid) {
-  UniqueFd fd(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!fd) return "";
-  std::string needle = fmt::format("Killed process {} ", pid);
-  std::string found;
-  char record[8192];
-  while (true) {
-    ssize_t count = ::read(fd.get(), record, sizeof record);
-    if (count < 0 && errno == EPIPE) continue;  // a record was overwritten while we read
-    if (count <= 0) return found;
-    std::string text(record, static_cast<size_t>(count));
-    size_t begin = text.find(needle);
-    if (begin != std::string::npos) found = text.substr(begin, text.find('\n', begin) - begin);
-  }
-}
-
 }  // namespace
 
-OomWatch::OomWatch() : machine_kills_(machine_kills()), cgroup_kills_(cgroup_kills()) {}
+OomWatch::OomWatch()
+    : machine_kills_(machine_kills()),
+      cgroup_kills_(cgroup_kills()),
+      kernel_log_(::open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  // What was said before the job is about others, even where it names the number of a task.
+  if (kernel_log_) ::lseek(kernel_log_.get(), 0, SEEK_END);
+}
 
-std::string OomWatch::evidence(pid_t pid) const {
+std::string OomWatch::kernel_log_line(pid_t pid) {
+  char record[8192];
+  while (kernel_log_) {
+    ssize_t count = ::read(kernel_log_.get(), record, sizeof record);
+    if (count < 0 && errno == EPIPE) continue;  // a record was overwritten while we read
+    if (count <= 0) break;
+    std::string text(record, static_cast<size_t>(count));
+    size_t begin = text.find("Killed process ");
+    if (begin != std::string::npos)
+      kernel_lines_.push_back(text.substr(begin, text.find('\n', begin) - begin));
+  }
+  std::string needle = fmt::format("Killed process {} ", pid);
+  for (const auto& line : kernel_lines_)
+    if (line.starts_with(needle)) return line;
+  return "";
+}
+
+std::string OomWatch::evidence(pid_t pid) {
   if (std::string line = kernel_log_line(pid); !line.empty())
     return "the kernel's out-of-memory killer ended it: " + line;
   if (cgroup_kills() > cgroup_kills_)

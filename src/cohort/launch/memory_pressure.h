@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
+
+#include "cohort/base/unique_fd.h"
 
 namespace cohort::launch {
 
@@ -15,11 +18,16 @@ class OomWatch {
 
   // Why a process that died by SIGKILL probably ran out of memory, as a sentence; "" when nothing
   // points that way. Sure where the kernel's log can be read, else from the kill counters.
-  std::string evidence(pid_t pid) const;
+  std::string evidence(pid_t pid);
 
  private:
+  // The kernel's own line about the kill; "" when there is none or the log may not be read.
+  std::string kernel_log_line(pid_t pid);
+
   std::uint64_t machine_kills_;
   std::uint64_t cgroup_kills_;
+  UniqueFd kernel_log_;
+  std::vector<std::string> kernel_lines_;  // about kills, since this object was made
 };
 
 }  // namespace cohort::launch

@@ -111,7 +111,7 @@ std::vector<PlannedTask> make_plan(const JobOptions& options, const JobIdentity&
     add_gpus(options, role, gpus, environment);
     environment.try_emplace("PYTHONUNBUFFERED", "1");  // a log that lags hides the last words
     cluster::write_all_dialects(role, environment);
-    if (identity.has_secret) environment["COHORT_SECRET_FD"] = std::to_string(kSecretFd);
+    if (identity.has_secret) environment["COHORT_SECRET_FD"] = std::to_string(secret_fd_number());
     for (const auto& [name, value] : options.environment) environment[name] = value;
     planned.added = difference(environment, inherited);
     for (const auto& [name, value] : inherited)

@@ -31,6 +31,7 @@ struct Prepared {
   char** environment;
   int output;
   int secret;
+  int secret_number;
   int null_input;
   int error_pipe;
   const rlimit* file_limit;
@@ -50,11 +51,16 @@ struct Prepared {
   ::dup2(task.null_input, STDIN_FILENO);
   ::dup2(task.output, STDOUT_FILENO);
   ::dup2(task.output, STDERR_FILENO);
-  if (task.secret >= 0) ::dup2(task.secret, kSecretFd);
+  int error_pipe = task.error_pipe;
+  if (error_pipe == task.secret_number) error_pipe = ::fcntl(error_pipe, F_DUPFD_CLOEXEC, 3);
+  if (task.secret == task.secret_number)
+    ::fcntl(task.secret, F_SETFD, 0);  // dup2() onto itself would leave it close-on-exec
+  else if (task.secret >= 0)
+    ::dup2(task.secret, task.secret_number);
   if (task.file_limit) ::setrlimit(RLIMIT_NOFILE, task.file_limit);
   ::execve(task.program, task.arguments, task.environment);
   int code = errno;
-  [[maybe_unused]] ssize_t written = ::write(task.error_pipe, &code, sizeof code);
+  [[maybe_unused]] ssize_t written = ::write(error_pipe, &code, sizeof code);
   ::_exit(127);
 }
 
@@ -77,6 +83,13 @@ struct Prepared {
 
 }  // namespace
 
+int secret_fd_number() {
+  constexpr int kPreferred = 197;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > kPreferred) return kPreferred;
+  return static_cast<int>(limit.rlim_cur) - 1;
+}
+
 pid_t spawn(const SpawnOptions& options) {
   std::vector<std::string> arguments = options.command;
   std::vector<std::string> variables;
@@ -96,6 +109,7 @@ pid_t spawn(const SpawnOptions& options) {
       .environment = variable_pointers.data(),
       .output = options.output,
       .secret = options.secret,
+      .secret_number = secret_fd_number(),
       .null_input = null_input.get(),
       .error_pipe = error_writer.get(),
       .file_limit = options.file_limit ? &*options.file_limit : nullptr,

@@ -17,12 +17,13 @@ struct SpawnOptions {
   std::vector<std::string> command;  // not empty
   cluster::Environment environment;  // the whole of it
   int output = -1;                   // becomes standard output and standard error
-  int secret = -1;                   // becomes descriptor kSecretFd; -1 for none
+  int secret = -1;                   // becomes descriptor secret_fd_number(); -1 for none
   std::optional<rlimit> file_limit;  // RLIMIT_NOFILE of the task
 };
 
-// The number under which a task finds the job's secret (COHORT_SECRET_FD).
-inline constexpr int kSecretFd = 197;
+// The number under which a task finds the job's secret (COHORT_SECRET_FD): high, so that scripts'
+// own 3 to 9 stay free, but within the limit on open files.
+int secret_fd_number();
 
 // Starts a program as the leader of its own process group, standard input from /dev/null, default
 // signal handling, nothing inherited but what SpawnOptions names. The kernel kills the process when

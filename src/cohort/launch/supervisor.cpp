@@ -264,7 +264,8 @@ void Supervisor::on_task_exit(TaskProcess& task) {
     return;
   }
   const ExitStatus& status = *task.record().exit;
-  if (status.signal == SIGKILL) task.record().memory_evidence = oom_.evidence(task.record().pid);
+  if (status.shell_code() == 128 + SIGKILL)  // also when a shell around the program says so
+    task.record().memory_evidence = oom_.evidence(task.record().pid);
   switch (outcome_->on_exit(task.id(), status)) {
     case Outcome::Verdict::running:
       announce_end_of(task);
