@@ -129,6 +129,18 @@ class Record(LauncherTest):
         self.assertEqual(record["tasks"][0]["exit_code"], 0)
         self.assertIsNotNone(record["ended"])
 
+    def test_job_json_is_there_before_the_first_task(self):
+        result = self.run_job("-n", 16, "--max-restarts", 1, *self.python("""
+import json, os, sys
+if os.environ["RANK"] == "0":
+    job = json.load(open(os.environ["COHORT_OUTPUT"] + "/job.json"))
+    print(job["attempt"], len(job["tasks"]), len(job["previous_attempts"]), flush=True)
+    sys.exit(os.environ["COHORT_ATTEMPT"] == "1")
+"""))
+        self.assertEqual(result.code, 0, result.stderr)
+        self.assertEqual(result.log("worker/0", 1), b"1 16 0\n")
+        self.assertEqual(result.log("worker/0", 2), b"2 16 1\n")
+
     def test_an_earlier_job_in_the_folder_is_moved_aside(self):
         first = self.run_job("-n", 1, *self.python("print('first')"))
         identity = first.record()["job"]

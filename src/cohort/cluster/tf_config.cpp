@@ -100,6 +100,10 @@ Role parse_tf_config(std::string_view text) {
   Role role;
   role.dialect = kTfConfig;
   if (!cluster.is_null()) role.cluster = parse_cluster_json(cluster.dump(), kTfConfig);
+  // Empty lists and no task: a platform's way to say that there is no cluster. With a task, a slip.
+  if (role.cluster.empty() && !cluster.empty() && named.type)
+    refuse(fmt::format("the cluster {} is empty: it has no address", shown(cluster)),
+           "Add at least one worker, as in \"worker\": [\"host:port\"], or leave the cluster out.");
   if (role.cluster.empty()) return role_alone(named);
   if (!named.type)
     refuse("there is a cluster, but nothing says which of its tasks this process is",

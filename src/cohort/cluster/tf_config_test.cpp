@@ -18,6 +18,14 @@ void expect_refused(const char* text, std::initializer_list<const char*> parts) 
   expect_invalid([&] { parse_tf_config(text); }, parts);
 }
 
+TEST(TfConfig, RefusesAClusterWhoseJobsHaveNoAddress) {
+  expect_invalid(
+      [] {
+        parse_tf_config(R"({"cluster": {"worker": []}, "task": {"type": "worker", "index": 0}})");
+      },
+      {"cluster", "is empty", "host:port"});
+}
+
 TEST(TfConfig, TellsTaskClusterAndRanks) {
   Role role = parse_tf_config(kPlain);
   EXPECT_EQ(to_string(role.task), "worker/1");

@@ -166,6 +166,7 @@ void Supervisor::start_attempt() {
     log::warning("--show {} names none of the job's tasks: nothing will be shown",
                  join(options_.show, ","));
   outcome_.emplace(ids, options_.success_policy());
+  write_record();  // "starting" or "restarting": whoever looks now sees which tasks are to come
   try {
     for (auto& task : tasks_)
       task->start(identity_.program, services_->secret_fd(), task_file_limit_);
