@@ -265,7 +265,6 @@ class Mistakes(LauncherTest):
     def test_numbers_out_of_range(self):
         for value in ("nan", "inf", "1e30", "-1"):
             self.assert_refused([f"--grace={value}", "--", "true"], f"--grace is {value.replace('1e30', '1e+30')} s")
-        self.assert_refused(["--threads-per-task", 0, "--", "true"], "0 not in range 1 to 1000000")
         self.assert_refused(["-n", 4, "--gpus-per-worker", 1000000, "--", "true"], "needs 4000000 GPUs")
 
     def test_a_current_folder_that_was_deleted(self):

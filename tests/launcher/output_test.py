@@ -157,11 +157,6 @@ if os.environ["RANK"] == "0":
         self.assertEqual(result.code, 0, result.stderr)
         self.assertEqual(len(list(self.output.glob("job-earlier-*.json"))), 1)
 
-    def test_a_filter_that_shows_nothing_is_named(self):
-        result = self.run_job("-n", 2, "--show", "worker:2", "--", "true")
-        self.assertEqual(result.code, 0)
-        self.assertIn("--show worker:2 names none", result.stderr)
-
     def test_two_jobs_cannot_share_a_folder(self):
         first = self.start("-n", 1, *self.python("import time; time.sleep(2)"))
         self.wait_for_tasks(1)

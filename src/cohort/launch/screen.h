@@ -35,7 +35,6 @@ class Screen {
   // From here on a reader that does not read is not waited for, but given up.
   void hurry() { hurry_ = true; }
 
-  bool shows(const cluster::TaskId& task) const;
   // Lines show up after the next flush(): call it whenever no more of them is at hand.
   void print(const std::string& host, const cluster::TaskId& task, const LineSplitter::Line& line);
   void flush();
@@ -45,6 +44,7 @@ class Screen {
     cluster::TaskType type;
     int index;  // -1: all of the type
   };
+  bool shows(const cluster::TaskId& task) const;
   const std::string& prefix(const std::string& host, const cluster::TaskId& task);
 
   ScreenOptions options_;

@@ -161,10 +161,6 @@ void Supervisor::start_attempt() {
     tasks_.push_back(
         std::make_unique<TaskProcess>(std::move(planned), record_.attempt, loop_, screen_, guard_));
   }
-  if (record_.attempt == 1 &&
-      std::none_of(ids.begin(), ids.end(), [&](const auto& id) { return screen_.shows(id); }))
-    log::warning("--show {} names none of the job's tasks: nothing will be shown",
-                 join(options_.show, ","));
   outcome_.emplace(ids, options_.success_policy());
   write_record();  // "starting" or "restarting": whoever looks now sees which tasks are to come
   try {
