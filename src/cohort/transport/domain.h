@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "cohort/base/deadline.h"
+#include "cohort/transport/arena.h"
+
+namespace cohort::transport {
+
+// The ranks of one group that sit on one host: some or all ranks of an arena, with a piece of
+// zero-filled shared memory of their own (`shared()`), whose layout is the user's.
+// A member is known by its index here, 0..size()-1, in ascending rank order of the group.
+//
+// Threads: thread-safe. Ownership: keeps its arena alive; `shared` lives in the arena, allocated by
+// member 0, which frees it when its Domain is destroyed (the pages stay valid for the others).
+class Domain {
+ public:
+  // `arena_ranks[i]` is member i's rank in the arena; `shared` was allocated by member 0.
+  Domain(std::shared_ptr<Arena> arena, std::vector<int> arena_ranks, int index, SharedRef shared);
+  ~Domain();
+  Domain(const Domain&) = delete;
+  Domain& operator=(const Domain&) = delete;
+
+  int index() const { return index_; }
+  int size() const { return static_cast<int>(arena_ranks_.size()); }
+  Arena& arena() const { return *arena_; }
+  const std::shared_ptr<Arena>& arena_pointer() const { return arena_; }
+  int arena_rank(int member) const { return arena_ranks_[member]; }
+  std::byte* shared() const { return shared_; }
+
+  // The index of a member that died, or -1.
+  int dead_member() const;
+
+  // Waits until `ready()`, which reads shared state with seq_cst loads. False: deadline passed.
+  // Whoever changes that state calls notify() or notify_all() after the store.
+  template <typename Ready>
+  bool wait(Ready&& ready, Deadline deadline) {
+    return own_bell().wait(std::forward<Ready>(ready), spins_, deadline);
+  }
+  void notify(int member) const { arena_->member(arena_ranks_[member]).bell.ring(); }
+  void notify_all() const {
+    for (int i = 0; i < size(); ++i) notify(i);
+  }
+
+ private:
+  Doorbell& own_bell() const { return arena_->member(arena_ranks_[index_]).bell; }
+
+  std::shared_ptr<Arena> arena_;
+  std::vector<int> arena_ranks_;
+  int index_;
+  std::byte* shared_;
+  int spins_;  // 0 unless every member can have a core of its own
+};
+
+// Member 0 allocates and zero-fills what it hands to the others as `shared`.
+SharedRef allocate_shared(Arena& arena, std::size_t bytes);
+
+}  // namespace cohort::transport

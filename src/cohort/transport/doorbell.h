@@ -1,0 +1,49 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "cohort/base/deadline.h"
+#include "cohort/transport/futex.h"
+
+namespace cohort::transport {
+
+// Where one rank sleeps until a peer has news. Lives in memory that the ranks share; all zeros is
+// a valid, silent bell. Thread-safe, across processes too.
+//
+// The promise: whoever changes shared state with a seq_cst store and then rings, wakes every
+// sleeper whose condition reads that state with seq_cst loads. Ringing a bell that nobody sleeps on
+// costs one load.
+class alignas(64) Doorbell {
+ public:
+  void ring() {
+    if (sleepers_.load() == 0) return;
+    epoch_.fetch_add(1);
+    futex_wake_all(epoch_);
+  }
+
+  // Returns when `ready()` is true (true) or the deadline has passed (false). First looks `spins`
+  // times without sleeping.
+  template <typename Ready>
+  bool wait(Ready&& ready, int spins, Deadline deadline) {
+    for (int i = 0; i < spins; ++i) {
+      if (ready()) return true;
+      __builtin_ia32_pause();
+    }
+    while (true) {
+      const std::uint32_t seen = epoch_.load();
+      sleepers_.fetch_add(1);
+      const bool done = ready();
+      const bool in_time = done || futex_wait(epoch_, seen, deadline);
+      sleepers_.fetch_sub(1);
+      if (done) return true;
+      if (!in_time) return ready();
+    }
+  }
+
+ private:
+  std::atomic<std::uint32_t> epoch_;
+  std::atomic<std::uint32_t> sleepers_;
+};
+
+}  // namespace cohort::transport

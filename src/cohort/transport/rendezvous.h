@@ -1,0 +1,35 @@
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cohort/base/deadline.h"
+
+namespace cohort::transport {
+
+// Where ranks that do not know each other yet leave notes: what forming a group needs of the
+// rendezvous store, and no more. Thread-safe.
+class Rendezvous {
+ public:
+  virtual ~Rendezvous() = default;
+  virtual void set(const std::string& key, const std::string& value, Deadline deadline) = 0;
+  // Waits until somebody has set `key`. Throws TimeoutError that names the key.
+  virtual std::string get(const std::string& key, Deadline deadline) = 0;
+};
+
+// For ranks that are threads of one process, and tests.
+class MemoryRendezvous : public Rendezvous {
+ public:
+  void set(const std::string& key, const std::string& value, Deadline deadline) override;
+  std::string get(const std::string& key, Deadline deadline) override;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace cohort::transport
