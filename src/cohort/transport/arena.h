@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "cohort/transport/doorbell.h"
 
@@ -21,6 +24,9 @@ struct SharedRef {
 // What every rank of an arena knows about one of them; lives in shared memory.
 struct alignas(64) ArenaMember {
   Doorbell bell;
+  std::atomic<std::uint32_t> joined;  // set when the two below are valid
+  std::int32_t pid;
+  std::uint64_t start_time;         // of the process, so that a pid used again is not taken for it
   std::atomic<std::uint32_t> dead;  // set once, by whoever saw it die
 };
 
@@ -57,6 +63,11 @@ class Arena {
   // Marks a rank dead and wakes everyone. Idempotent, from any thread of any rank.
   void mark_dead(int rank);
 
+  // Frees `memory`, which this rank allocated, at some later allocation after `holders`, a counter
+  // in that memory, has fallen to zero: what peers still look at is not used again.
+  void retire(std::byte* memory, const std::atomic<std::uint32_t>& holders);
+  void free_retired();
+
   // Bytes at the start of shared memory that hold the header and the members.
   static std::size_t table_bytes(int size) {
     return sizeof(ArenaHeader) + sizeof(ArenaMember) * static_cast<std::size_t>(size);
@@ -71,6 +82,8 @@ class Arena {
   int size_;
   ArenaHeader* header_;
   ArenaMember* members_;
+  std::mutex retired_mutex_;
+  std::vector<std::pair<std::byte*, const std::atomic<std::uint32_t>*>> retired_;
 };
 
 }  // namespace cohort::transport

@@ -10,15 +10,17 @@
 
 namespace cohort::transport {
 
+struct DomainHeader;
+
 // The ranks of one group that sit on one host: some or all ranks of an arena, with a piece of
 // zero-filled shared memory of their own (`shared()`), whose layout is the user's.
 // A member is known by its index here, 0..size()-1, in ascending rank order of the group.
 //
-// Threads: thread-safe. Ownership: keeps its arena alive; `shared` lives in the arena, allocated by
-// member 0, which frees it when its Domain is destroyed (the pages stay valid for the others).
+// Threads: thread-safe. Ownership: keeps its arena alive; the shared memory lives in the arena,
+// allocated by member 0, and is used again only after every member's Domain is destroyed.
 class Domain {
  public:
-  // `arena_ranks[i]` is member i's rank in the arena; `shared` was allocated by member 0.
+  // `arena_ranks[i]` is member i's rank in the arena; `shared` is allocate_shared()'s result.
   Domain(std::shared_ptr<Arena> arena, std::vector<int> arena_ranks, int index, SharedRef shared);
   ~Domain();
   Domain(const Domain&) = delete;
@@ -30,6 +32,9 @@ class Domain {
   const std::shared_ptr<Arena>& arena_pointer() const { return arena_; }
   int arena_rank(int member) const { return arena_ranks_[member]; }
   std::byte* shared() const { return shared_; }
+
+  // Frees memory of this rank's that members may still look at, after all their Domains are gone.
+  void retire(std::byte* memory) const;
 
   // The index of a member that died, or -1.
   int dead_member() const;
@@ -46,6 +51,7 @@ class Domain {
   }
 
  private:
+  DomainHeader& header() const;
   Doorbell& own_bell() const { return arena_->member(arena_ranks_[index_]).bell; }
 
   std::shared_ptr<Arena> arena_;
@@ -55,7 +61,7 @@ class Domain {
   int spins_;  // 0 unless every member can have a core of its own
 };
 
-// Member 0 allocates and zero-fills what it hands to the others as `shared`.
-SharedRef allocate_shared(Arena& arena, std::size_t bytes);
+// Called by member 0: `bytes` of zeros for a domain of `members`, to be handed to each of them.
+SharedRef allocate_shared(Arena& arena, int members, std::size_t bytes);
 
 }  // namespace cohort::transport

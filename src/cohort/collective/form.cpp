@@ -1,0 +1,143 @@
+#include "cohort/collective/form.h"
+
+#include <map>
+
+#include "cohort/base/error.h"
+#include "cohort/base/text.h"
+#include "cohort/collective/native/backend.h"
+#include "cohort/collective/solo.h"
+#include "cohort/transport/host.h"
+#include "cohort/transport/inproc/arena.h"
+
+namespace cohort::collective {
+
+namespace {
+
+struct Introduction {
+  std::string task;
+  std::string host;
+  std::string identity;
+};
+
+std::string member_key(const std::string& id, int rank) {
+  return fmt::format("{}/member/{}", id, rank);
+}
+
+std::vector<Introduction> introduce(const Member& self, transport::Rendezvous& rendezvous,
+                                    const std::string& id, Deadline deadline) {
+  const std::string host = self.host.empty() ? transport::host_name() : self.host;
+  const std::string identity =
+      self.host_identity.empty() ? transport::host_identity() : self.host_identity;
+  rendezvous.set(member_key(id, self.rank), join({self.task, host, identity}, "\n"), deadline);
+  std::vector<Introduction> all;
+  for (int rank = 0; rank < self.size; ++rank) {
+    std::vector<std::string> fields;
+    try {
+      fields = split(rendezvous.get(member_key(id, rank), deadline), '\n');
+    } catch (const TimeoutError&) {
+      throw TimeoutError(
+          fmt::format("rank {} of {} did not come to the group '{}'", rank, self.size, id),
+          {.advice = "Look whether all tasks of the job were started."});
+    }
+    if (fields.size() != 3)
+      throw ProtocolError(fmt::format("rank {} introduced itself in another way", rank),
+                          {.advice = "Run the same version of Cohort on all hosts."});
+    all.push_back({fields[0], fields[1], fields[2]});
+  }
+  return all;
+}
+
+Placement place(const std::vector<Introduction>& all) {
+  Placement placement;
+  std::map<std::string, int> hosts;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    placement.peers.push_back({static_cast<int>(rank), all[rank].task, all[rank].host});
+    placement.host_of.push_back(
+        hosts.try_emplace(all[rank].identity, static_cast<int>(hosts.size())).first->second);
+  }
+  return placement;
+}
+
+}  // namespace
+
+std::unique_ptr<Group> make_group_of_one() {
+  return std::make_unique<Group>(make_solo_backend(), std::chrono::minutes(5));
+}
+
+std::vector<std::unique_ptr<Group>> make_inproc_groups(int size,
+                                                       std::chrono::milliseconds timeout) {
+  std::vector<std::unique_ptr<Group>> groups;
+  if (size == 1) {
+    groups.push_back(std::make_unique<Group>(make_solo_backend(), timeout));
+    return groups;
+  }
+  const auto arenas = transport::inproc::make_arenas(size);
+  const auto rendezvous = std::make_shared<transport::MemoryRendezvous>();
+  std::vector<std::shared_ptr<Backend>> backends(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([&, rank] {
+      NativeBackend::Parts parts{.id = "inproc",
+                                 .rank = rank,
+                                 .placement = {},
+                                 .arena = arenas[rank],
+                                 .arena_ranks = {},
+                                 .rendezvous = rendezvous,
+                                 .connect = {}};
+      for (int i = 0; i < size; ++i) {
+        parts.placement.peers.push_back({i, "", "this process"});
+        parts.placement.host_of.push_back(0);
+        parts.arena_ranks.push_back(i);
+      }
+      backends[rank] = std::make_shared<NativeBackend>(std::move(parts), Deadline::never());
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (auto& backend : backends)
+    groups.push_back(std::make_unique<Group>(std::move(backend), timeout));
+  return groups;
+}
+
+std::unique_ptr<Group> form_group(const Member& self,
+                                  std::shared_ptr<transport::Rendezvous> rendezvous,
+                                  const FormOptions& options, Deadline deadline) {
+  if (self.size < 1 || self.rank < 0 || self.rank >= self.size)
+    throw InvalidInput(fmt::format("rank {} of {} is not a rank", self.rank, self.size));
+  if (self.size == 1) return std::make_unique<Group>(make_solo_backend(), options.timeout);
+  const auto all = introduce(self, *rendezvous, options.id, deadline);
+  Placement placement = place(all);
+  if (placement.hosts() > 1 && !options.connect)
+    throw InvalidInput(fmt::format("the ranks of '{}' sit on {} hosts, and nothing connects them",
+                                   options.id, placement.hosts()),
+                       {.advice = "Give FormOptions::connect a messenger between hosts."});
+  const int host = placement.host_of[self.rank];
+  const std::vector<int> local = placement.ranks_on(host);
+  NativeBackend::Parts parts{.id = options.id,
+                             .rank = self.rank,
+                             .placement = std::move(placement),
+                             .arena = nullptr,
+                             .arena_ranks = {},
+                             .rendezvous = rendezvous,
+                             .connect = {}};
+  transport::shm::JoinOptions join_options{.key = fmt::format("{}/host/{}", options.id, host),
+                                           .rank = 0,
+                                           .size = static_cast<int>(local.size()),
+                                           .part_bytes = options.part_bytes,
+                                           .authenticate = options.authenticate};
+  for (int i = 0; i < static_cast<int>(local.size()); ++i) {
+    if (local[i] == self.rank) join_options.rank = i;
+    parts.arena_ranks.push_back(i);
+  }
+  parts.arena = transport::shm::join(*rendezvous, join_options, deadline);
+  if (options.connect)
+    parts.connect = [connect = options.connect, self](int rank, int size, const std::string& id,
+                                                      const auto& meeting) {
+      Member member = self;
+      member.rank = rank;
+      member.size = size;
+      return connect(member, id, meeting);
+    };
+  return std::make_unique<Group>(std::make_shared<NativeBackend>(std::move(parts), deadline),
+                                 options.timeout);
+}
+
+}  // namespace cohort::collective

@@ -1,0 +1,33 @@
+#include "cohort/collective/kernels.h"
+
+#include "cohort/collective/kernels_table.h"
+
+namespace cohort::collective {
+
+InstructionSet best_instruction_set() {
+  static const InstructionSet best = [] {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+      return InstructionSet::avx512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
+      return InstructionSet::avx2;
+    return InstructionSet::plain;
+  }();
+  return best;
+}
+
+const Kernels& kernels(DataType type, ReduceOp op, InstructionSet set) {
+  const std::size_t row = static_cast<std::size_t>(type);
+  const std::size_t column = op == ReduceOp::average ? 0 : static_cast<std::size_t>(op);
+  switch (set) {
+    case InstructionSet::avx512:
+      return kernels_avx512[row][column];
+    case InstructionSet::avx2:
+      return kernels_avx2[row][column];
+    case InstructionSet::plain:
+      break;
+  }
+  return kernels_plain[row][column];
+}
+
+}  // namespace cohort::collective

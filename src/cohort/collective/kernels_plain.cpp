@@ -1,0 +1,7 @@
+#include "cohort/collective/kernels_loops.h"
+
+namespace cohort::collective {
+
+const Kernels kernels_plain[kDataTypes][kReduceOps] = COHORT_KERNEL_TABLE;
+
+}  // namespace cohort::collective

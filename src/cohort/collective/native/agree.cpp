@@ -1,0 +1,166 @@
+#include "cohort/collective/native/agree.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+namespace cohort::collective {
+
+namespace {
+
+bool counts_differ_by_rank(CallKind kind) {
+  return kind == CallKind::all_gather_v || kind == CallKind::all_to_all_v;
+}
+
+std::uint64_t hash_of(std::span<const std::size_t> counts) {  // FNV-1a
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (const std::size_t count : counts) hash = (hash ^ count) * 0x100000001b3u;
+  return hash;
+}
+
+CallRecord make_record(const Board& board, const Call& call, const Exposure& exposure) {
+  CallRecord record{.kind = call.kind,
+                    .dtype = call.dtype,
+                    .op = call.op,
+                    .order = call.order,
+                    .root = call.root,
+                    .count = call.count,
+                    .pre_scale = call.pre_scale,
+                    .post_scale = call.post_scale,
+                    .call_sequence = call.sequence,
+                    .counts_hash = 0,
+                    .in_bytes = exposure.in_bytes,
+                    .out_bytes = exposure.out_bytes,
+                    .in = {},
+                    .out = {}};
+  if (call.kind == CallKind::all_gather_v) record.counts_hash = hash_of(call.receive_counts);
+  const transport::Arena& arena = board.domain().arena();
+  if (exposure.in_bytes > 0) record.in = arena.locate(exposure.in, exposure.in_bytes);
+  if (exposure.out_bytes > 0) record.out = arena.locate(exposure.out, exposure.out_bytes);
+  return record;
+}
+
+Call as_call(const CallRecord& record) {
+  Call call;
+  call.kind = record.kind;
+  call.dtype = record.dtype;
+  call.op = record.op;
+  call.order = record.order;
+  call.root = record.root;
+  call.count = record.count;
+  call.pre_scale = record.pre_scale;
+  call.post_scale = record.post_scale;
+  call.sequence = record.call_sequence;
+  return call;
+}
+
+bool same(const CallRecord& a, const CallRecord& b) {
+  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.order == b.order &&
+         a.root == b.root && (a.count == b.count || counts_differ_by_rank(a.kind)) &&
+         a.pre_scale == b.pre_scale && a.post_scale == b.post_scale &&
+         (a.counts_hash == b.counts_hash || a.kind != CallKind::all_gather_v);
+}
+
+std::string differing_records(const Board& board, std::uint64_t sequence) {
+  const CallRecord& own = board.slot(board.index(), sequence).record;
+  for (int i = 0; i < board.size(); ++i) {
+    const CallRecord& other = board.slot(i, sequence).record;
+    if (same(own, other)) continue;
+    return fmt::format("the ranks' calls differ: {} called {}, {} called {}",
+                       board.peer(board.index()).name(), describe(as_call(own)),
+                       board.peer(i).name(), describe(as_call(other)));
+  }
+  return {};
+}
+
+// counts(i) holds what member i sends to each, then what it expects from each. All members look at
+// all pairs, so that all of them see the same thing.
+std::string differing_counts(const Board& board, std::uint64_t sequence) {
+  const int n = board.size();
+  const CallRecord& own = board.slot(board.index(), sequence).record;
+  for (int from = 0; from < n; ++from) {
+    const std::uint64_t* given = board.counts(from, sequence);
+    const std::uint64_t given_to_all = board.slot(from, sequence).record.count;
+    for (int to = 0; to < n; ++to) {
+      const std::uint64_t sent = own.kind == CallKind::all_gather_v ? given_to_all : given[to];
+      const std::uint64_t expected = board.counts(to, sequence)[n + from];
+      if (sent != expected)
+        return fmt::format(
+            "the ranks' counts differ in {} #{}: {} sends {} x {} to {}, which "
+            "expects {}",
+            to_string(own.kind), own.call_sequence, board.peer(from).name(), sent,
+            to_string(own.dtype), board.peer(to).name(), expected);
+    }
+  }
+  return {};
+}
+
+void write_counts(const Board& board, const Call& call, std::uint64_t sequence) {
+  std::uint64_t* counts = board.counts(board.index(), sequence);
+  std::copy(call.send_counts.begin(), call.send_counts.end(), counts);
+  std::copy(call.receive_counts.begin(), call.receive_counts.end(), counts + board.size());
+}
+
+Mode choose_mode(const Board& board, std::uint64_t sequence) {
+  std::size_t most = 0;
+  bool reachable = true;
+  for (int i = 0; i < board.size(); ++i) {
+    const CallRecord& record = board.slot(i, sequence).record;
+    most = std::max<std::size_t>(most, record.in_bytes);
+    if (record.in_bytes > 0 && !record.in.reachable()) reachable = false;
+    if (record.out_bytes > 0 && !record.out.reachable()) reachable = false;
+  }
+  if (most <= Board::kInlineBytes) return Mode::inlined;
+  return reachable ? Mode::direct : Mode::staged;
+}
+
+}  // namespace
+
+Exposure exposure_of(const Call& call, int member, int members) {
+  const std::size_t run = call.count * size_of(call.dtype);
+  const std::size_t all_runs = run * static_cast<std::size_t>(members);
+  const bool is_root = call.root == member;
+  switch (call.kind) {
+    case CallKind::barrier:
+      return {};
+    case CallKind::broadcast:
+      return {call.in, is_root ? run : 0};
+    case CallKind::scatter:
+      return {call.in, is_root ? all_runs : 0};
+    case CallKind::reduce_scatter:
+    case CallKind::all_to_all:
+      return {call.in, all_runs};
+    case CallKind::all_reduce:
+      return {call.in, run, call.out, run};
+    case CallKind::reduce:
+      return {call.in, run, call.out, is_root ? run : 0};
+    case CallKind::all_gather:
+    case CallKind::all_gather_v:
+    case CallKind::all_to_all_v:  // count is the sum over the peers
+    case CallKind::gather:
+      return {call.in, run};
+  }
+  return {};
+}
+
+Agreement agree(Board& board, const Call& call, const Exposure& exposure, bool compare_counts,
+                Deadline deadline) {
+  Agreement result;
+  result.sequence = board.begin(call);
+  Board::Slot& own = board.slot(board.index(), result.sequence);
+  own.record = make_record(board, call, exposure);
+  if (exposure.in_bytes > 0 && exposure.in_bytes <= Board::kInlineBytes)
+    std::memcpy(own.inline_data, exposure.in, exposure.in_bytes);
+  compare_counts = compare_counts && counts_differ_by_rank(call.kind);
+  if (compare_counts) write_counts(board, call, result.sequence);
+  board.publish(result.sequence);
+  board.await_all_published(result.sequence, deadline);
+
+  result.mismatch = differing_records(board, result.sequence);
+  if (result.mismatch.empty() && compare_counts)
+    result.mismatch = differing_counts(board, result.sequence);
+  if (result.mismatch.empty()) result.mode = choose_mode(board, result.sequence);
+  return result;
+}
+
+}  // namespace cohort::collective

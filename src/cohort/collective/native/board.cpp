@@ -1,0 +1,178 @@
+#include "cohort/collective/native/board.h"
+
+#include "cohort/base/error.h"
+
+namespace cohort::collective {
+
+using transport::SharedRef;
+
+struct alignas(64) Board::Header {
+  FailureRecord failure;
+};
+
+struct alignas(64) Board::MemberBlock {
+  struct alignas(64) Counter {
+    std::atomic<std::uint64_t> value;
+  };
+  Counter marks[3];
+  alignas(64) std::atomic<std::uint32_t> ready;
+  std::atomic<std::uint32_t> left;
+  SharedRef staging;
+  Slot slots[2];
+};
+
+namespace {
+
+std::size_t counts_bytes(int members) {
+  // For each member two calls of 2 * members numbers.
+  const auto n = static_cast<std::size_t>(members);
+  return (n * 2 * 2 * n * sizeof(std::uint64_t) + 63) / 64 * 64;
+}
+
+}  // namespace
+
+std::size_t Board::shared_bytes(int members, std::size_t extra) {
+  return sizeof(Header) + sizeof(MemberBlock) * static_cast<std::size_t>(members) +
+         counts_bytes(members) + extra;
+}
+
+Board::Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers, Deadline deadline)
+    : domain_(std::move(domain)), peers_(std::move(peers)) {
+  transport::Arena& arena = domain_->arena();
+  reaches_everything_ = arena.locate(this, sizeof *this).reachable();
+  MemberBlock& own = block(index());
+  if (!reaches_everything_ && size() > 1) {
+    own_staging_ = arena.allocate(kStagingBuffers * kStagingBytes);
+    own.staging = arena.locate(own_staging_, kStagingBuffers * kStagingBytes);
+  }
+  own.ready.store(1);
+  domain_->notify_all();
+  int missing = 0;
+  wait(
+      [&] {
+        while (missing < size() && block(missing).ready.load() != 0) ++missing;
+        return missing == size();
+      },
+      [&] { return missing; }, deadline, "forming the group");
+  staging_.resize(static_cast<std::size_t>(size()), nullptr);
+  if (!reaches_everything_ && size() > 1)
+    for (int i = 0; i < size(); ++i) staging_[i] = arena.resolve(block(i).staging);
+}
+
+Board::~Board() {
+  if (own_staging_ != nullptr) domain_->retire(own_staging_);
+}
+
+Board::Header& Board::header() const { return *reinterpret_cast<Header*>(domain_->shared()); }
+
+Board::MemberBlock& Board::block(int member) const {
+  return reinterpret_cast<MemberBlock*>(domain_->shared() + sizeof(Header))[member];
+}
+
+std::byte* Board::extra() const { return domain_->shared() + shared_bytes(size(), 0); }
+
+std::uint64_t Board::begin(const Call& call) {
+  current_ = call;
+  return ++calls_;
+}
+
+Board::Slot& Board::slot(int member, std::uint64_t sequence) const {
+  return block(member).slots[sequence % 2];
+}
+
+std::uint64_t* Board::counts(int member, std::uint64_t sequence) const {
+  auto* all = reinterpret_cast<std::uint64_t*>(
+      domain_->shared() + sizeof(Header) + sizeof(MemberBlock) * static_cast<std::size_t>(size()));
+  const auto n = static_cast<std::size_t>(size());
+  return all + (static_cast<std::size_t>(member) * 2 + sequence % 2) * 2 * n;
+}
+
+void Board::publish(std::uint64_t sequence) {
+  slot(index(), sequence).sequence.store(sequence);
+  for (int i = 0; i < size(); ++i)
+    if (i != index()) domain_->notify(i);
+}
+
+void Board::await_all_published(std::uint64_t sequence, Deadline deadline) {
+  int missing = 0;
+  wait(
+      [&] {
+        while (missing < size() && slot(missing, sequence).sequence.load() == sequence) ++missing;
+        return missing == size();
+      },
+      [&] { return missing; }, deadline, {});
+}
+
+std::atomic<std::uint64_t>& Board::mark_of(int member, Mark mark) const {
+  return block(member).marks[static_cast<std::size_t>(mark)].value;
+}
+
+void Board::post(Mark mark, std::uint64_t value) {
+  mark_of(index(), mark).store(value);
+  for (int i = 0; i < size(); ++i)
+    if (i != index()) domain_->notify(i);
+}
+
+void Board::await_all(Mark mark, std::uint64_t value, Deadline deadline) {
+  int missing = 0;
+  wait(
+      [&] {
+        while (missing < size() && (missing == index() || mark_of(missing, mark).load() >= value))
+          ++missing;
+        return missing == size();
+      },
+      [&] { return missing; }, deadline, {});
+}
+
+void Board::await(int member, Mark mark, std::uint64_t value, Deadline deadline) {
+  wait([&] { return mark_of(member, mark).load() >= value; }, [&] { return member; }, deadline, {});
+}
+
+std::byte* Board::staging(int member, std::uint64_t window) const {
+  return staging_[member] + window % kStagingBuffers * kStagingBytes;
+}
+
+bool Board::broken() const { return header().failure.present() || domain_->dead_member() >= 0; }
+
+std::optional<Failure> Board::failure() const {
+  if (header().failure.present()) return header().failure.read();
+  const int dead = domain_->dead_member();
+  if (dead < 0) return std::nullopt;
+  return Failure{
+      FailureKind::died, peers_[dead].rank, fmt::format("{} died", peers_[dead].name()), {}};
+}
+
+void Board::check() const {
+  if (const auto reason = failure()) reason->raise();
+}
+
+Failure Board::fail(Failure failure) {
+  if (header().failure.write(failure)) domain_->notify_all();
+  return header().failure.present() ? header().failure.read() : failure;
+}
+
+void Board::leave() noexcept {
+  block(index()).left.store(1);
+  domain_->notify_all();
+}
+
+bool Board::has_left(int member) const { return member < size() && block(member).left.load() != 0; }
+
+void Board::give_up(int member, const std::string& what) {
+  const std::string context = what.empty() ? describe(current_) : what;
+  if (auto reason = failure()) {
+    reason->during = context;
+    if (reason->kind == FailureKind::died) fail(*reason);
+    reason->raise();
+  }
+  const Peer& missing = peers_[member];
+  if (has_left(member))
+    fail({FailureKind::left, missing.rank, fmt::format("{} left the group", missing.name()),
+          context})
+        .raise();
+  fail({FailureKind::timed_out, missing.rank,
+        fmt::format("{} did not take part in time", missing.name()), context})
+      .raise();
+}
+
+}  // namespace cohort::collective

@@ -1,0 +1,57 @@
+#include "cohort/collective/native/failure.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cohort/base/error.h"
+#include "cohort/collective/call.h"
+
+namespace cohort::collective {
+
+namespace {
+
+template <std::size_t kSize>
+void copy_text(char (&to)[kSize], const std::string& from) {
+  const std::size_t length = std::min(from.size(), kSize - 1);
+  std::memcpy(to, from.data(), length);
+  to[length] = '\0';
+}
+
+}  // namespace
+
+void Failure::raise() const {
+  ErrorContext context{.during = during};
+  switch (kind) {
+    case FailureKind::timed_out:
+      context.advice =
+          "Look whether that rank is stopped, stuck or slower than the deadline allows.";
+      throw TimeoutError(text, context);
+    case FailureKind::mismatch:
+      context.advice = "Make every rank call the same collectives in the same order.";
+      throw MismatchError(text, context);
+    case FailureKind::protocol:
+      throw ProtocolError(text, context);
+    case FailureKind::died:
+      context.advice = "Read that rank's log for the cause.";
+      throw PeerError(text, context);
+    case FailureKind::left:
+    case FailureKind::aborted:
+      break;
+  }
+  throw PeerError(text, context);
+}
+
+bool FailureRecord::write(const Failure& failure) {
+  std::uint32_t none = 0;
+  if (!state_.compare_exchange_strong(none, kWriting)) return false;
+  kind_ = failure.kind;
+  culprit_ = failure.culprit;
+  copy_text(text_, failure.text);
+  copy_text(during_, failure.during);
+  state_.store(kWritten);
+  return true;
+}
+
+Failure FailureRecord::read() const { return {kind_, culprit_, text_, during_}; }
+
+}  // namespace cohort::collective

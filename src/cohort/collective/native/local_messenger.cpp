@@ -1,0 +1,202 @@
+#include "cohort/collective/native/local_messenger.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cohort/base/error.h"
+
+namespace cohort::collective {
+
+using transport::SharedRef;
+using transport::Transfer;
+
+namespace {
+
+constexpr std::size_t kChunkBytes = 64 << 10;
+constexpr std::uint64_t kSlots = 2;
+
+}  // namespace
+
+// One direction of one pair. Chunk c (from 1) is in slot c % kSlots.
+struct alignas(64) LocalMessenger::Mailbox {
+  std::atomic<std::uint64_t> sent;               // chunks written, by the sender
+  alignas(64) std::atomic<std::uint64_t> taken;  // chunks read, by the receiver
+  struct {
+    SharedRef data;
+    std::uint64_t bytes;
+    std::uint64_t message_bytes;
+  } slots[kSlots];
+};
+
+struct LocalMessenger::Pending {
+  std::byte* memory = nullptr;
+  std::size_t bytes = 0;
+  bool direct = false;      // a send whose memory the receiver reads
+  bool posted = false;      // a direct send: the chunk is out
+  std::uint64_t chunk = 0;  // a direct send: its number
+  std::size_t moved = 0;
+  std::atomic<std::size_t> done = 0;
+  std::atomic<bool> finished = false;
+};
+
+class LocalMessenger::LocalTransfer : public Transfer {
+ public:
+  LocalTransfer(LocalMessenger& messenger, int peer, bool is_send, std::shared_ptr<Pending> pending)
+      : messenger_(messenger), peer_(peer), is_send_(is_send), pending_(std::move(pending)) {}
+
+  ~LocalTransfer() override {
+    if (pending_->finished.load()) return;
+    std::lock_guard lock(messenger_.mutex_);
+    Queue& queue = (is_send_ ? messenger_.sends_ : messenger_.receives_)[peer_];
+    if (std::erase(queue, pending_) > 0 && !messenger_.board_.broken())
+      messenger_.abort({messenger_.board_.peer(messenger_.board_.index()).rank,
+                        fmt::format("{} gave up a message half-way",
+                                    messenger_.board_.peer(messenger_.board_.index()).name())});
+  }
+
+  std::size_t done() const override { return pending_->done.load(); }
+
+  void wait(std::size_t bytes, Deadline deadline) override {
+    const auto ready = [&] {
+      messenger_.progress();
+      return bytes < pending_->bytes ? done() >= bytes : pending_->finished.load();
+    };
+    messenger_.board_.wait(
+        ready, [&] { return peer_; }, deadline,
+        fmt::format("{} {} ({} bytes)", is_send_ ? "send to" : "recv from",
+                    messenger_.board_.peer(peer_).name(), pending_->bytes));
+  }
+
+ private:
+  LocalMessenger& messenger_;
+  int peer_;
+  bool is_send_;
+  std::shared_ptr<Pending> pending_;
+};
+
+std::size_t LocalMessenger::shared_bytes(int members) {
+  return sizeof(Mailbox) * static_cast<std::size_t>(members) * static_cast<std::size_t>(members);
+}
+
+LocalMessenger::LocalMessenger(Board& board)
+    : board_(board),
+      sends_(static_cast<std::size_t>(board.size())),
+      receives_(static_cast<std::size_t>(board.size())),
+      chunk_buffers_(static_cast<std::size_t>(board.size()), nullptr) {}
+
+LocalMessenger::~LocalMessenger() {
+  for (std::byte* buffer : chunk_buffers_)
+    if (buffer != nullptr) board_.domain().retire(buffer);
+}
+
+LocalMessenger::Mailbox& LocalMessenger::mailbox(int from, int to) const {
+  return reinterpret_cast<Mailbox*>(board_.extra())[from * board_.size() + to];
+}
+
+std::unique_ptr<Transfer> LocalMessenger::send(int peer, transport::Lane,
+                                               std::span<const std::byte> bytes) {
+  auto pending = std::make_shared<Pending>();
+  pending->memory = const_cast<std::byte*>(bytes.data());  // only read
+  pending->bytes = bytes.size();
+  pending->direct = bytes.size() > kChunkBytes &&
+                    board_.domain().arena().locate(bytes.data(), bytes.size()).reachable();
+  return post(sends_, peer, std::move(pending));
+}
+
+std::unique_ptr<Transfer> LocalMessenger::receive(int peer, transport::Lane,
+                                                  std::span<std::byte> bytes) {
+  auto pending = std::make_shared<Pending>();
+  pending->memory = bytes.data();
+  pending->bytes = bytes.size();
+  return post(receives_, peer, std::move(pending));
+}
+
+std::unique_ptr<Transfer> LocalMessenger::post(std::vector<Queue>& queues, int peer,
+                                               std::shared_ptr<Pending> pending) {
+  board_.check();
+  {
+    std::lock_guard lock(mutex_);
+    queues[peer].push_back(pending);
+  }
+  progress();
+  return std::make_unique<LocalTransfer>(*this, peer, &queues == &sends_, std::move(pending));
+}
+
+void LocalMessenger::abort(const transport::AbortNotice& notice) noexcept {
+  board_.fail({FailureKind::aborted, notice.culprit, notice.text, {}});
+}
+
+void LocalMessenger::progress() {
+  std::lock_guard lock(mutex_);
+  for (int peer = 0; peer < board_.size(); ++peer) {
+    for (Queue* queue : {&sends_[peer], &receives_[peer]}) {
+      while (!queue->empty()) {
+        Pending& head = *queue->front();
+        const bool moved =
+            queue == &sends_[peer] ? send_chunk(peer, head) : receive_chunk(peer, head);
+        if (head.finished.load()) queue->pop_front();
+        if (!moved) break;
+      }
+    }
+  }
+}
+
+bool LocalMessenger::send_chunk(int peer, Pending& pending) {
+  Mailbox& box = mailbox(board_.index(), peer);
+  if (pending.posted) {  // direct, waiting for its reader
+    if (box.taken.load() < pending.chunk) return false;
+    pending.done.store(pending.bytes);
+    pending.finished.store(true);
+    return true;
+  }
+  const std::uint64_t chunk = box.sent.load() + 1;
+  if (chunk > kSlots && box.taken.load() < chunk - kSlots) return false;
+  auto& slot = box.slots[chunk % kSlots];
+  slot.message_bytes = pending.bytes;
+  if (pending.direct) {
+    slot.bytes = pending.bytes;
+    slot.data = board_.domain().arena().locate(pending.memory, pending.bytes);
+    pending.posted = true;
+    pending.chunk = chunk;
+  } else {
+    transport::Arena& arena = board_.domain().arena();
+    std::byte*& buffers = chunk_buffers_[peer];
+    if (buffers == nullptr) buffers = arena.allocate(kSlots * kChunkBytes);
+    std::byte* buffer = buffers + chunk % kSlots * kChunkBytes;
+    slot.bytes = std::min(kChunkBytes, pending.bytes - pending.moved);
+    if (slot.bytes > 0) std::memcpy(buffer, pending.memory + pending.moved, slot.bytes);
+    slot.data = arena.locate(buffer, kChunkBytes);
+    pending.moved += slot.bytes;
+    pending.done.store(pending.moved);
+    if (pending.moved == pending.bytes) pending.finished.store(true);
+  }
+  box.sent.store(chunk);
+  board_.domain().notify(peer);
+  return true;
+}
+
+bool LocalMessenger::receive_chunk(int peer, Pending& pending) {
+  Mailbox& box = mailbox(peer, board_.index());
+  const std::uint64_t chunk = box.taken.load() + 1;
+  if (box.sent.load() < chunk) return false;
+  const auto& slot = box.slots[chunk % kSlots];
+  if (slot.message_bytes != pending.bytes) {
+    board_.fail({FailureKind::mismatch, board_.peer(peer).rank,
+                 fmt::format("the ranks' calls differ: {} sent {} bytes where {} expects {}",
+                             board_.peer(peer).name(), slot.message_bytes,
+                             board_.peer(board_.index()).name(), pending.bytes),
+                 fmt::format("recv from {}", board_.peer(peer).name())});
+    return false;
+  }
+  if (slot.bytes > 0)
+    std::memcpy(pending.memory + pending.moved, board_.domain().arena().resolve(slot.data),
+                slot.bytes);
+  pending.moved += slot.bytes;
+  pending.done.store(pending.moved);
+  if (pending.moved == pending.bytes) pending.finished.store(true);
+  box.taken.store(chunk);
+  board_.domain().notify(peer);
+  return true;
+}
+
+}  // namespace cohort::collective

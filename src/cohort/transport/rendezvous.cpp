@@ -1,0 +1,23 @@
+#include "cohort/transport/rendezvous.h"
+
+#include "cohort/base/error.h"
+
+namespace cohort::transport {
+
+void MemoryRendezvous::set(const std::string& key, const std::string& value, Deadline) {
+  std::lock_guard lock(mutex_);
+  values_[key] = value;
+  changed_.notify_all();
+}
+
+std::string MemoryRendezvous::get(const std::string& key, Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const auto present = [&] { return values_.contains(key); };
+  if (deadline.is_never())
+    changed_.wait(lock, present);
+  else if (!changed_.wait_until(lock, deadline.when(), present))
+    throw TimeoutError(fmt::format("nobody set '{}' in time", key));
+  return values_.at(key);
+}
+
+}  // namespace cohort::transport

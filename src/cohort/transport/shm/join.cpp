@@ -1,0 +1,83 @@
+#include "cohort/transport/shm/join.h"
+
+#include <sys/random.h>
+
+#include <array>
+
+#include "cohort/base/error.h"
+#include "cohort/base/log.h"
+#include "cohort/transport/shm/fd_passing.h"
+#include "cohort/transport/shm/mapped_arena.h"
+
+namespace cohort::transport::shm {
+
+namespace {
+
+// Nobody may hold up the others for longer by connecting and saying nothing.
+constexpr auto kHandshakeLimit = std::chrono::seconds(5);
+
+std::string random_name() {
+  std::array<std::uint64_t, 2> bits;
+  if (::getrandom(bits.data(), sizeof bits, 0) != static_cast<ssize_t>(sizeof bits))
+    throw SystemError("draw random bytes", errno);
+  return fmt::format("cohort-{:016x}{:016x}", bits[0], bits[1]);
+}
+
+// Rank 0: hands the file to size - 1 peers that prove that they belong here.
+void serve(int listener, const UniqueFd& file, const ArenaLayout& layout,
+           const JoinOptions& options, Deadline deadline) {
+  for (int served = 0; served < layout.size - 1;) {
+    const UniqueFd peer = accept_from(listener, deadline);
+    if (!peer_is_same_user(peer.get())) continue;
+    const Deadline soon =
+        Deadline::at(std::min(deadline.when(), Deadline::after(kHandshakeLimit).when()));
+    try {
+      if (options.authenticate) options.authenticate(peer.get(), true, soon);
+      send_fd(peer.get(), layout.part_bytes, file.get(), soon);
+      ++served;
+    } catch (const Error& error) {
+      log::warning("refused a process that asked for the group's memory: {}", error.what());
+    }
+  }
+}
+
+}  // namespace
+
+std::size_t default_part_bytes() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return std::size_t{1} << 30;  // sanitizers shadow the address space
+#else
+  return std::size_t{64} << 30;
+#endif
+}
+
+std::shared_ptr<Arena> join(Rendezvous& rendezvous, const JoinOptions& options, Deadline deadline) {
+  ArenaLayout layout{options.size,
+                     options.part_bytes != 0 ? options.part_bytes : default_part_bytes()};
+  const std::string key = options.key + "/socket";
+  std::shared_ptr<MappedArena> arena;
+  if (options.rank == 0) {
+    const UniqueFd file = make_arena_file(layout);
+    auto mapping = std::make_unique<Mapping>(file, layout.file_bytes());
+    arena = std::make_shared<MappedArena>(0, layout, std::move(mapping));
+    if (options.size > 1) {
+      const std::string name = random_name();
+      const UniqueFd listener = listen_abstract(name);
+      rendezvous.set(key, name, deadline);
+      serve(listener.get(), file, layout, options, deadline);
+    }
+  } else {
+    const UniqueFd socket = connect_abstract(rendezvous.get(key, deadline), deadline);
+    if (!peer_is_same_user(socket.get()))
+      throw AuthError("the process that offers this host's shared memory runs as another user");
+    if (options.authenticate) options.authenticate(socket.get(), false, deadline);
+    const FdMessage message = receive_fd(socket.get(), deadline);
+    layout.part_bytes = message.value;
+    auto mapping = std::make_unique<Mapping>(message.fd, layout.file_bytes());
+    arena = std::make_shared<MappedArena>(options.rank, layout, std::move(mapping));
+  }
+  arena->meet(deadline);
+  return arena;
+}
+
+}  // namespace cohort::transport::shm

@@ -1,0 +1,126 @@
+#include "cohort/transport/shm/mapped_arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "cohort/base/error.h"
+#include "cohort/transport/shm/process.h"
+
+namespace cohort::transport::shm {
+
+namespace {
+
+constexpr std::size_t kPage = 4096;
+constexpr std::size_t kReturnToSystem = 1 << 20;
+
+std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+Mapping::Mapping(const UniqueFd& fd, std::size_t bytes) : bytes_(bytes) {
+  void* memory =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.get(), 0);
+  if (memory == MAP_FAILED)
+    throw SystemError(fmt::format("map {} bytes of shared address space", bytes), errno,
+                      {.advice = "Raise the limit on address space (ulimit -v) or give the group a "
+                                 "smaller part_bytes."});
+  data_ = static_cast<std::byte*>(memory);
+}
+
+Mapping::~Mapping() { ::munmap(data_, bytes_); }
+
+std::size_t ArenaLayout::part_offset(int rank) const {
+  return round_up(Arena::table_bytes(size), kPage) + static_cast<std::size_t>(rank) * part_bytes;
+}
+
+UniqueFd make_arena_file(const ArenaLayout& layout) {
+  UniqueFd fd(::memfd_create("cohort-arena", MFD_CLOEXEC));
+  if (!fd) throw SystemError("make a memory segment", errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(layout.file_bytes())) != 0)
+    throw SystemError("size a memory segment", errno);
+  return fd;
+}
+
+MappedArena::MappedArena(int rank, const ArenaLayout& layout, std::unique_ptr<Mapping> mapping)
+    : Arena(rank, layout.size, mapping->data()),
+      mapping_(std::move(mapping)),
+      part_bytes_(layout.part_bytes) {
+  free_[layout.part_offset(rank)] = part_bytes_;
+}
+
+std::byte* MappedArena::allocate(std::size_t bytes) {
+  // Whole pages for anything large, so that a freed block can be given back to the system.
+  const std::size_t wanted =
+      bytes >= kPage ? round_up(bytes, kPage) : round_up(std::max<std::size_t>(bytes, 1), 64);
+  std::lock_guard lock(mutex_);
+  for (auto it = free_.begin(); it != free_.end(); ++it) {
+    const auto [offset, available] = *it;
+    const std::size_t start = bytes >= kPage ? round_up(offset, kPage) : offset;
+    const std::size_t skipped = start - offset;
+    if (available < skipped + wanted) continue;
+    free_.erase(it);
+    if (skipped > 0) free_[offset] = skipped;
+    if (available > skipped + wanted) free_[start + wanted] = available - skipped - wanted;
+    allocated_[start] = wanted;
+    return mapping_->data() + start;
+  }
+  throw Error(fmt::format("no room for {} bytes in this rank's {} bytes of shared memory", bytes,
+                          part_bytes_),
+              {.advice = "Free group buffers that are no longer used, or form the group with a "
+                         "larger part_bytes."});
+}
+
+void MappedArena::free(std::byte* memory) {
+  std::size_t offset = static_cast<std::size_t>(memory - mapping_->data());
+  std::lock_guard lock(mutex_);
+  const auto it = allocated_.find(offset);
+  COHORT_CHECK(it != allocated_.end(), "offset {} was not allocated", offset);
+  std::size_t bytes = it->second;
+  allocated_.erase(it);
+  if (bytes >= kReturnToSystem) ::madvise(memory, bytes, MADV_REMOVE);
+
+  auto next = free_.lower_bound(offset);
+  if (next != free_.end() && next->first == offset + bytes) {
+    bytes += next->second;
+    next = free_.erase(next);
+  }
+  if (next != free_.begin()) {
+    const auto previous = std::prev(next);
+    if (previous->first + previous->second == offset) {
+      previous->second += bytes;
+      return;
+    }
+  }
+  free_[offset] = bytes;
+}
+
+SharedRef MappedArena::locate(const void* memory, std::size_t bytes) const {
+  const auto* start = static_cast<const std::byte*>(memory);
+  if (start < mapping_->data() || start + bytes > mapping_->data() + mapping_->bytes()) return {};
+  return {SharedRef::Kind::offset, static_cast<std::uint64_t>(start - mapping_->data())};
+}
+
+void MappedArena::meet(Deadline deadline) {
+  ArenaMember& self = member(rank());
+  self.pid = ::getpid();
+  self.start_time = process_start_time(self.pid);
+  self.joined.store(1);
+  for (int i = 0; i < size(); ++i) member(i).bell.ring();
+
+  int missing = 0;
+  const auto everyone = [&] {
+    while (missing < size() && member(missing).joined.load() != 0) ++missing;
+    return missing == size();
+  };
+  if (!self.bell.wait(everyone, 0, deadline))
+    throw TimeoutError(
+        fmt::format("member {} of this host did not map the memory in time", missing));
+  watcher_ = std::make_unique<Watcher>(*this);
+}
+
+}  // namespace cohort::transport::shm

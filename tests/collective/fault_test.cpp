@@ -1,0 +1,184 @@
+// Conformance: what ranks see when calls differ, peers leave or are late.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <mutex>
+
+#include "cohort/base/error.h"
+#include "spawn.h"
+
+namespace cohort::collective::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Fault : public ::testing::TestWithParam<Factory> {
+ protected:
+  void spawn(int size, std::chrono::milliseconds timeout, const Body& body) {
+    GetParam().spawn(size, timeout, body);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Transports, Fault, ::testing::ValuesIn(all_factories()),
+                         [](const auto& info) { return info.param.name; });
+
+template <typename Expected>
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Expected& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another error: " << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+TEST_P(Fault, DifferentCallsAreReportedOnEveryRankWithBothSides) {
+  spawn(3, std::chrono::seconds(60), [](Group& group) {
+    group.barrier();
+    std::vector<float> data(200);
+    const auto start = Deadline::Clock::now();
+    const std::string text = message_of<MismatchError>([&] {
+      if (group.rank() == 0) group.all_reduce(std::span(data).first(100));
+      if (group.rank() == 1) group.all_reduce(std::span(data).first(101));
+      if (group.rank() == 2) group.broadcast(std::span(data).first(100), 0);
+    });
+    EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(10));
+    EXPECT_THAT(text, HasSubstr("#2"));
+    if (group.rank() < 2) {
+      EXPECT_THAT(text, HasSubstr("100 x f32"));
+      EXPECT_THAT(text, HasSubstr("101 x f32"));
+    } else {
+      EXPECT_THAT(text, HasSubstr("broadcast"));
+      EXPECT_THAT(text, HasSubstr("all_reduce"));
+    }
+    message_of<MismatchError>([&] { group.barrier(); });
+  });
+}
+
+TEST_P(Fault, DifferentTypesOperationsAndRootsDiffer) {
+  const std::vector<std::function<void(Group&, float*)>> calls{
+      [](Group& g, float* d) {
+        g.all_reduce(d, d, 64, g.rank() == 0 ? DataType::f32 : DataType::i32);
+      },
+      [](Group& g, float* d) {
+        g.all_reduce(d, d, 64, DataType::f32,
+                     {.op = g.rank() == 0 ? ReduceOp::sum : ReduceOp::maximum});
+      },
+      [](Group& g, float* d) { g.broadcast(d, 64, DataType::f32, g.rank()); },
+      [](Group& g, float* d) {
+        g.all_reduce(d, d, 64, DataType::f32, {.pre_scale = g.rank() == 0 ? 1.0 : 0.5});
+      },
+      [](Group& g, float* d) {
+        const std::vector<std::size_t> counts{3, g.rank() == 0 ? 4ul : 5ul};
+        std::vector<float> out(16);
+        g.all_gather_v(d, out.data(), counts, DataType::f32);
+      }};
+  for (const auto& call : calls)
+    spawn(2, std::chrono::seconds(60), [&](Group& group) {
+      std::vector<float> data(64);
+      message_of<MismatchError>([&] { call(group, data.data()); });
+    });
+}
+
+TEST_P(Fault, APeerThatDoesNotComeIsNamedAtTheDeadline) {
+  std::mutex late;
+  late.lock();
+  spawn(3, std::chrono::seconds(60), [&](Group& group) {
+    std::vector<float> data(100'000);
+    if (group.rank() == 1) {
+      late.lock();  // until rank 0 has seen its deadline pass
+      late.unlock();
+      message_of<TimeoutError>([&] { group.barrier(); });
+      return;
+    }
+    const auto start = Deadline::Clock::now();
+    const std::string text = message_of<TimeoutError>([&] {
+      group.all_reduce(
+          std::span(data),
+          {.deadline = Deadline::after(group.rank() == 0 ? std::chrono::milliseconds(200)
+                                                         : std::chrono::milliseconds(30'000))});
+    });
+    EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(5));
+    EXPECT_THAT(text, HasSubstr("rank 1"));
+    EXPECT_THAT(text, HasSubstr("all_reduce #1"));
+    message_of<TimeoutError>([&] { group.barrier(); });
+    if (group.rank() == 0) late.unlock();
+  });
+}
+
+TEST_P(Fault, APeerThatLeavesIsNamedAtOnce) {
+  spawn(2, std::chrono::seconds(60), [](Group& group) {
+    group.barrier();
+    if (group.rank() == 1) return;
+    std::vector<float> data(100'000);
+    const std::string text = message_of<PeerError>([&] { group.all_reduce(std::span(data)); });
+    EXPECT_THAT(text, HasSubstr("rank 1"));
+    EXPECT_THAT(text, HasSubstr("left"));
+  });
+}
+
+TEST_P(Fault, AbortReachesCallsUnderWay) {
+  spawn(2, std::chrono::seconds(60), [](Group& group) {
+    if (group.rank() == 0) {
+      group.abort("the data set is gone");
+      return;
+    }
+    const std::string text = message_of<PeerError>([&] { group.barrier(); });
+    EXPECT_THAT(text, HasSubstr("the data set is gone"));
+  });
+}
+
+TEST_P(Fault, MessagesOfDifferentSizesAreReported) {
+  spawn(2, std::chrono::seconds(60), [](Group& group) {
+    std::vector<float> data(50'000);
+    if (group.rank() == 0) {
+      EXPECT_ANY_THROW({
+        group.send(data.data(), 40'000, DataType::f32, 1);
+        group.barrier();
+      });
+    } else {
+      EXPECT_ANY_THROW(group.recv(data.data(), 50'000, DataType::f32, 0));
+    }
+  });
+}
+
+TEST_P(Fault, WrongArgumentsLeaveTheGroupIntact) {
+  spawn(2, std::chrono::seconds(60), [](Group& group) {
+    float x = 1;
+    EXPECT_THROW(group.broadcast(&x, 1, DataType::f32, 2), InvalidInput);
+    EXPECT_THROW(group.all_reduce(nullptr, &x, 1, DataType::f32), InvalidInput);
+    EXPECT_THROW(group.send(&x, 1, DataType::f32, group.rank()), InvalidInput);
+    bool flag = true;
+    EXPECT_THROW(group.all_reduce(&flag, &flag, 1, DataType::boolean, {.op = ReduceOp::average}),
+                 InvalidInput);
+    std::vector<float> overlapping(3);
+    EXPECT_THROW(group.all_reduce(overlapping.data(), overlapping.data() + 1, 2, DataType::f32),
+                 InvalidInput);
+    group.all_reduce(&x, &x, 1, DataType::f32);
+    EXPECT_EQ(x, 2);
+  });
+}
+
+TEST_P(Fault, AWorkThatIsNotDoneTimesOutAndCanBeWaitedForAgain) {
+  spawn(2, std::chrono::seconds(60), [](Group& group) {
+    float x = 1;
+    if (group.rank() == 0) {
+      Work work = group.all_reduce_async(&x, &x, 1, DataType::f32);
+      EXPECT_THROW(work.wait(Deadline::after(std::chrono::milliseconds(20))), TimeoutError);
+      float go = 0;
+      group.send(&go, 1, DataType::f32, 1);
+      work.wait();
+    } else {
+      float go = 0;
+      group.recv(&go, 1, DataType::f32, 0);
+      group.all_reduce(&x, &x, 1, DataType::f32);
+    }
+    EXPECT_EQ(x, 2);
+  });
+}
+
+}  // namespace
+}  // namespace cohort::collective::testing
