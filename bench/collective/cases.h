@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sched.h>
+
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +15,21 @@
 // What all systems measure, in the same way: an in-place all-reduce (sum) of `bytes` bytes. A
 // worker program runs one rank and prints a line a case; collective_bench gathers them.
 namespace cohort::bench {
+
+// Every rank gets a core of its own where there are enough: what mpirun does by itself.
+inline void bind_to_core(int rank, int size) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < size) return;
+  int skip = rank;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed) || skip-- > 0) continue;
+    CPU_ZERO(&allowed);
+    CPU_SET(core, &allowed);
+    ::sched_setaffinity(0, sizeof allowed, &allowed);
+    return;
+  }
+}
 
 struct Case {
   std::string type;  // f32, bf16

@@ -56,6 +56,7 @@ int main(int argc, char** argv) {
   if (argc < 6) return 2;
   const int rank = std::atoi(argv[1]);
   const int size = std::atoi(argv[2]);
+  bench::bind_to_core(rank, size);
   const std::string mode = argc > 6 ? argv[6] : "";
   const Deadline soon = Deadline::after(std::chrono::seconds(30));
   auto store = cluster::StoreClient::connect({.address = {argv[3], std::atoi(argv[4])},

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   if (argc < 4) return 2;
   const int rank = std::atoi(argv[1]);
   const int size = std::atoi(argv[2]);
+  bench::bind_to_core(rank, size);
   gloo::transport::tcp::attr where;
   where.iface = "lo";
   auto device = gloo::transport::tcp::CreateDevice(where);

@@ -37,6 +37,7 @@ void in_two_processes(Body&& body) {
   const pid_t child = ::fork();
   if (child < 0) throw SystemError("fork", errno);
   if (child == 0) {
+    bind_to_core(1, 2);
     body(1);
     ::_exit(0);
   }

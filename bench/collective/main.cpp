@@ -1,7 +1,7 @@
 // How fast is all-reduce on this machine, beside OpenMPI, Gloo and what its memory and its loopback
 // network can do? Every system is measured in turn, for several rounds; a figure is the median over
 // the rounds of the slowest rank's median.
-// usage: collective_bench [--rounds N] [--full]
+// usage: collective_bench [--rounds N] [--full] [--without openmpi] [--without gloo]
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -59,14 +59,21 @@ struct Results {
 
 constexpr std::size_t kMB = 1 << 20;
 
-Results measure(int rounds, bool full) {
+struct Options {
+  int rounds = 3;
+  bool full = false;
+  bool openmpi = bench::have_mpi();
+  bool gloo = bench::have_gloo();
+};
+
+Results measure(const Options& options) {
   Results results;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < options.rounds; ++round) {
     for (const int ranks : {2, 4}) {
-      std::fprintf(stderr, "round %d of %d, %d ranks\n", round + 1, rounds, ranks);
-      results.cohort[ranks].add(bench::run_cohort(ranks, full));
-      if (bench::have_mpi()) results.mpi[ranks].add(bench::run_mpi(ranks, full));
-      if (bench::have_gloo()) results.gloo[ranks].add(bench::run_gloo(ranks, full));
+      std::fprintf(stderr, "round %d of %d, %d ranks\n", round + 1, options.rounds, ranks);
+      results.cohort[ranks].add(bench::run_cohort(ranks, options.full));
+      if (options.openmpi) results.mpi[ranks].add(bench::run_mpi(ranks, options.full));
+      if (options.gloo) results.gloo[ranks].add(bench::run_gloo(ranks, options.full));
     }
     for (const std::size_t bytes : {kMB, 64 * kMB})
       results.shared_sum[bytes].push_back(bench::shared_sum_micros(bytes));
@@ -192,22 +199,24 @@ void expect(const Results& results, bench::Targets& targets) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  int rounds = 3;
-  bool full = false;
+  Options options;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (word == "--full")
-      full = true;
+      options.full = true;
     else if (word == "--rounds" && i + 1 < argc)
-      rounds = std::max(1, std::atoi(argv[++i]));
+      options.rounds = std::max(1, std::atoi(argv[++i]));
+    else if (word == "--without" && i + 1 < argc)
+      (std::string(argv[++i]) == "gloo" ? options.gloo : options.openmpi) = false;
     else {
-      fmt::print(stderr, "usage: collective_bench [--rounds N] [--full]\n");
+      fmt::print(stderr,
+                 "usage: collective_bench [--rounds N] [--full] [--without openmpi|gloo]\n");
       return 2;
     }
   }
   try {
-    const Results results = measure(rounds, full);
-    print_table(results, full);
+    const Results results = measure(options);
+    print_table(results, options.full);
     for (const auto& [bytes, micros] : results.shared_sum)
       fmt::print(
           "limit: two cores, a[i] = b[i] = a[i] + b[i] on shared pages, {} MB: {:.1f} us, "
@@ -215,9 +224,9 @@ int main(int argc, char** argv) {
           bytes / kMB, bench::Spread(micros).median, rate(bytes, bench::Spread(micros).median));
     fmt::print("limit: raw loopback TCP, 64 MB both ways: {:.2f} GB/s each way\n\n",
                rate(64 * kMB, bench::Spread(results.raw_tcp).median));
-    write_plot(results, full);
+    write_plot(results, options.full);
     bench::Targets targets("collective");
-    record(results, full, targets);
+    record(results, options.full, targets);
     expect(results, targets);
     targets.finish();
   } catch (const std::exception& error) {

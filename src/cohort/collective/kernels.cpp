@@ -30,4 +30,15 @@ const Kernels& kernels(DataType type, ReduceOp op, InstructionSet set) {
   return kernels_plain[row][column];
 }
 
+void copy_bytes(void* to, const void* from, std::size_t bytes) {
+  switch (best_instruction_set()) {
+    case InstructionSet::avx512:
+      return copy_avx512(to, from, bytes);
+    case InstructionSet::avx2:
+      return copy_avx2(to, from, bytes);
+    case InstructionSet::plain:
+      return copy_plain(to, from, bytes);
+  }
+}
+
 }  // namespace cohort::collective

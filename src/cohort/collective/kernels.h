@@ -34,4 +34,9 @@ InstructionSet best_instruction_set();
 // average is sum here. The results of all sets are the same, bit for bit.
 const Kernels& kernels(DataType type, ReduceOp op, InstructionSet set = best_instruction_set());
 
+// memcpy, but always by vector moves: the C library's may use `rep movsb`, which some processors
+// run ten times slower when source and target have nearly the same offset in their pages, as
+// staging buffers and large allocations do (glibc bug 30994).
+void copy_bytes(void* to, const void* from, std::size_t bytes);
+
 }  // namespace cohort::collective

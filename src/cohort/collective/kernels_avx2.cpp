@@ -3,5 +3,6 @@
 namespace cohort::collective {
 
 const Kernels kernels_avx2[kDataTypes][kReduceOps] = COHORT_KERNEL_TABLE;
+const CopyFunction copy_avx2 = copy_vectors;
 
 }  // namespace cohort::collective

@@ -3,5 +3,6 @@
 namespace cohort::collective {
 
 const Kernels kernels_avx512[kDataTypes][kReduceOps] = COHORT_KERNEL_TABLE;
+const CopyFunction copy_avx512 = copy_vectors;
 
 }  // namespace cohort::collective

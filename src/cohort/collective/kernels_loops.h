@@ -156,6 +156,28 @@ struct Loops {
   }
 };
 
+void copy_vectors(void* to, const void* from, std::size_t bytes) {
+  auto* t = static_cast<char*>(to);
+  const auto* f = static_cast<const char*>(from);
+  if (bytes >= 512) {
+    // Whole lines of the target: first up to its next 64-byte boundary, then four at a time.
+    const std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(t) % 64) % 64;
+    __builtin_memcpy(t, f, 64);
+    t += head;
+    f += head;
+    bytes -= head;
+    for (; bytes >= 256; bytes -= 256, t += 256, f += 256) {
+      const VecU8x64 a = read<VecU8x64>(f), b = read<VecU8x64>(f + 64);
+      const VecU8x64 c = read<VecU8x64>(f + 128), d = read<VecU8x64>(f + 192);
+      write(t, a);
+      write(t + 64, b);
+      write(t + 128, c);
+      write(t + 192, d);
+    }
+  }
+  __builtin_memcpy(t, f, bytes);
+}
+
 #define COHORT_KERNEL_ROW(Element, SumOp, MinimumOp, MaximumOp, ProductOp)      \
   {                                                                             \
     Loops<Element, SumOp>::table(), Loops<Element, SumOp>::table(),             \

@@ -3,5 +3,6 @@
 namespace cohort::collective {
 
 const Kernels kernels_plain[kDataTypes][kReduceOps] = COHORT_KERNEL_TABLE;
+const CopyFunction copy_plain = copy_vectors;
 
 }  // namespace cohort::collective

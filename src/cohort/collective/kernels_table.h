@@ -12,4 +12,9 @@ extern const Kernels kernels_plain[kDataTypes][kReduceOps];
 extern const Kernels kernels_avx2[kDataTypes][kReduceOps];
 extern const Kernels kernels_avx512[kDataTypes][kReduceOps];
 
+using CopyFunction = void (*)(void* to, const void* from, std::size_t bytes);
+extern const CopyFunction copy_plain;
+extern const CopyFunction copy_avx2;
+extern const CopyFunction copy_avx512;
+
 }  // namespace cohort::collective

@@ -23,6 +23,7 @@ using VecI64 = std::int64_t __attribute__((vector_size(64)));
 using VecU64 = std::uint64_t __attribute__((vector_size(64)));
 using VecU16 = std::uint16_t __attribute__((vector_size(32)));
 using VecI8 = std::int8_t __attribute__((vector_size(16)));
+using VecU8x64 = std::uint8_t __attribute__((vector_size(64)));
 using VecU8 = std::uint8_t __attribute__((vector_size(16)));
 
 #define COHORT_INLINE [[gnu::always_inline]] inline

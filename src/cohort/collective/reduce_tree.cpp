@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 
 #include "cohort/base/error.h"
 
@@ -103,7 +102,7 @@ void TreeReducer::run_block(std::span<const std::byte* const> inputs,
         if (reduction_.pre_scale != 1) kernels_.scale(accumulator, reduction_.pre_scale, elements);
         break;
       case Step::load_partial:
-        std::memcpy(accumulator, partial(instruction.input), elements * kernels_.accumulator_bytes);
+        copy_bytes(accumulator, partial(instruction.input), elements * kernels_.accumulator_bytes);
         break;
       case Step::pair:
         kernels_.pair(accumulator, contribution(instruction.input),
@@ -124,11 +123,11 @@ void TreeReducer::run_block(std::span<const std::byte* const> inputs,
   const std::size_t bytes = partial_ ? kernels_.accumulator_bytes : element_bytes_;
   std::byte* first = outputs.front() + from * bytes;
   if (partial_)
-    std::memcpy(first, accumulators, elements * bytes);
+    copy_bytes(first, accumulators, elements * bytes);
   else
     kernels_.store(first, accumulators, elements);
   for (std::byte* output : outputs.subspan(1))
-    std::memcpy(output + from * bytes, first, elements * bytes);
+    copy_bytes(output + from * bytes, first, elements * bytes);
 }
 
 void TreeReducer::finish(std::byte* accumulator, std::size_t elements) const {

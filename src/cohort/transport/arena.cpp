@@ -1,5 +1,9 @@
 #include "cohort/transport/arena.h"
 
+#include <unistd.h>
+
+#include "cohort/transport/process.h"
+
 namespace cohort::transport {
 
 Arena::Arena(int rank, int size, std::byte* table)
@@ -7,6 +11,16 @@ Arena::Arena(int rank, int size, std::byte* table)
       size_(size),
       header_(reinterpret_cast<ArenaHeader*>(table)),
       members_(reinterpret_cast<ArenaMember*>(table + sizeof(ArenaHeader))) {}
+
+void Arena::introduce() {
+  ArenaMember& self = members_[rank_];
+  self.pid = ::getpid();
+  self.start_time = process_start_time(self.pid);
+  CPU_ZERO(&self.cores);
+  ::sched_getaffinity(0, sizeof self.cores, &self.cores);
+  self.joined.store(1);
+  for (int i = 0; i < size_; ++i) members_[i].bell.ring();
+}
 
 void Arena::mark_dead(int rank) {
   if (members_[rank].dead.exchange(1) != 0) return;

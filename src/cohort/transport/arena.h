@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sched.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -24,9 +26,10 @@ struct SharedRef {
 // What every rank of an arena knows about one of them; lives in shared memory.
 struct alignas(64) ArenaMember {
   Doorbell bell;
-  std::atomic<std::uint32_t> joined;  // set when the two below are valid
+  std::atomic<std::uint32_t> joined;  // set when the three below are valid
   std::int32_t pid;
   std::uint64_t start_time;         // of the process, so that a pid used again is not taken for it
+  cpu_set_t cores;                  // on which it may run
   std::atomic<std::uint32_t> dead;  // set once, by whoever saw it die
 };
 
@@ -57,6 +60,9 @@ class Arena {
   virtual SharedRef locate(const void* memory, std::size_t bytes) const = 0;
   // Where a ref that some rank of this arena located lies in this address space.
   virtual std::byte* resolve(SharedRef ref) const = 0;
+
+  // Writes this process into the table: pid, start time, cores.
+  void introduce();
 
   ArenaMember& member(int rank) const { return members_[rank]; }
   std::uint32_t deaths() const { return header_->deaths.load(); }

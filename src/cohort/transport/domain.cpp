@@ -2,14 +2,22 @@
 
 #include <cstring>
 
-#include "cohort/transport/host.h"
-
 namespace cohort::transport {
 
 namespace {
-// About 50 us: longer than a peer with a core of its own is late for a small message, short
-// against what sleeping costs when it is later than that.
-constexpr int kSpins = 2000;
+// Where every member can have a core, spinning for some 100 us finds a peer that is only a little
+// late without the cost of sleeping. Where they share cores, a few yields let the peers go first.
+constexpr Patience kOwnCore{.yields = 40, .looks = 100};
+constexpr Patience kSharedCore{.yields = 8, .looks = 1};
+
+// Cores on which some member may run.
+int cores_of(const Arena& arena, const std::vector<int>& arena_ranks) {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (const int rank : arena_ranks) CPU_OR(&all, &all, &arena.member(rank).cores);
+  return CPU_COUNT(&all);
+}
+
 }  // namespace
 
 struct alignas(64) DomainHeader {
@@ -31,7 +39,7 @@ Domain::Domain(std::shared_ptr<Arena> arena, std::vector<int> arena_ranks, int i
       arena_ranks_(std::move(arena_ranks)),
       index_(index),
       shared_(arena_->resolve(shared) + sizeof(DomainHeader)),
-      spins_(usable_cores() >= size() ? kSpins : 0) {}
+      patience_(cores_of(*arena_, arena_ranks_) >= size() ? kOwnCore : kSharedCore) {}
 
 Domain::~Domain() {
   if (index_ == 0) retire(shared_ - sizeof(DomainHeader));

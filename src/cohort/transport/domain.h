@@ -43,7 +43,7 @@ class Domain {
   // Whoever changes that state calls notify() or notify_all() after the store.
   template <typename Ready>
   bool wait(Ready&& ready, Deadline deadline) {
-    return own_bell().wait(std::forward<Ready>(ready), spins_, deadline);
+    return own_bell().wait(std::forward<Ready>(ready), patience_, deadline);
   }
   void notify(int member) const { arena_->member(arena_ranks_[member]).bell.ring(); }
   void notify_all() const {
@@ -58,7 +58,7 @@ class Domain {
   std::vector<int> arena_ranks_;
   int index_;
   std::byte* shared_;
-  int spins_;  // 0 unless every member can have a core of its own
+  Patience patience_;
 };
 
 // Called by member 0: `bytes` of zeros for a domain of `members`, to be handed to each of them.

@@ -1,6 +1,5 @@
 #include "cohort/transport/host.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <array>
@@ -31,13 +30,6 @@ std::string host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
-}
-
-int usable_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
-  return CPU_COUNT(&cores);
 }
 
 }  // namespace cohort::transport

@@ -11,7 +11,4 @@ std::string host_identity();
 // The name of this host for people.
 std::string host_name();
 
-// Cores that this process may run on.
-int usable_cores();
-
 }  // namespace cohort::transport

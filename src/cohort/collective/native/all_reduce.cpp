@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <vector>
 
+#include "cohort/collective/kernels.h"
 #include "cohort/collective/reduce_tree.h"
 
 namespace cohort::collective {
@@ -112,8 +112,8 @@ class StagedReduce {
       if (member == board_.index()) continue;
       const Range part = slice(k, member);
       if (part.count > 0)
-        std::memcpy(lane(board_.index(), k, member), input_of(call_) + part.from * bytes_,
-                    part.count * bytes_);
+        copy_bytes(lane(board_.index(), k, member), input_of(call_) + part.from * bytes_,
+                   part.count * bytes_);
     }
     board_.post(Mark::staged, window + 1);
   }
@@ -141,8 +141,8 @@ class StagedReduce {
         if (member == board_.index()) continue;
         const Range part = slice(k, member);
         if (part.count > 0)
-          std::memcpy(output_of(call_) + part.from * bytes_, lane(member, k, member),
-                      part.count * bytes_);
+          copy_bytes(output_of(call_) + part.from * bytes_, lane(member, k, member),
+                     part.count * bytes_);
       }
     }
     board_.post(Mark::consumed, first_ + k + 1);

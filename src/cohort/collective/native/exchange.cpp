@@ -1,8 +1,9 @@
 #include "cohort/collective/native/exchange.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
+
+#include "cohort/collective/kernels.h"
 
 namespace cohort::collective {
 
@@ -59,8 +60,8 @@ class Staged {
       if (plan_.pieces > 1 && piece == board_.index()) continue;
       const Extent extent = part(board_.index(), piece, k);
       if (extent.bytes > 0)
-        std::memcpy(buffer + lane_ * static_cast<std::size_t>(piece), in_ + extent.offset,
-                    extent.bytes);
+        copy_bytes(buffer + lane_ * static_cast<std::size_t>(piece), in_ + extent.offset,
+                   extent.bytes);
     }
     board_.post(Mark::staged, window + 1);
   }

@@ -1,8 +1,8 @@
 #include "cohort/collective/native/local.h"
 
-#include <cstring>
 #include <numeric>
 
+#include "cohort/collective/kernels.h"
 #include "cohort/collective/native/all_reduce.h"
 #include "cohort/collective/native/exchange.h"
 #include "cohort/collective/reduce_tree.h"
@@ -12,7 +12,7 @@ namespace cohort::collective {
 namespace {
 
 void copy(std::byte* to, const Chunk& chunk) {
-  if (chunk.bytes > 0 && to != chunk.data) std::memcpy(to, chunk.data, chunk.bytes);
+  if (chunk.bytes > 0 && to != chunk.data) copy_bytes(to, chunk.data, chunk.bytes);
 }
 
 // Where in a packed output each member's run starts, in bytes.

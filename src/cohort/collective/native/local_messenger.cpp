@@ -1,9 +1,9 @@
 #include "cohort/collective/native/local_messenger.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "cohort/base/error.h"
+#include "cohort/collective/kernels.h"
 
 namespace cohort::collective {
 
@@ -164,7 +164,7 @@ bool LocalMessenger::send_chunk(int peer, Pending& pending) {
     if (buffers == nullptr) buffers = arena.allocate(kSlots * kChunkBytes);
     std::byte* buffer = buffers + chunk % kSlots * kChunkBytes;
     slot.bytes = std::min(kChunkBytes, pending.bytes - pending.moved);
-    if (slot.bytes > 0) std::memcpy(buffer, pending.memory + pending.moved, slot.bytes);
+    if (slot.bytes > 0) copy_bytes(buffer, pending.memory + pending.moved, slot.bytes);
     slot.data = arena.locate(buffer, kChunkBytes);
     pending.moved += slot.bytes;
     pending.done.store(pending.moved);
@@ -189,8 +189,8 @@ bool LocalMessenger::receive_chunk(int peer, Pending& pending) {
     return false;
   }
   if (slot.bytes > 0)
-    std::memcpy(pending.memory + pending.moved, board_.domain().arena().resolve(slot.data),
-                slot.bytes);
+    copy_bytes(pending.memory + pending.moved, board_.domain().arena().resolve(slot.data),
+               slot.bytes);
   pending.moved += slot.bytes;
   pending.done.store(pending.moved);
   if (pending.moved == pending.bytes) pending.finished.store(true);

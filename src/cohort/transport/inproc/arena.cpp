@@ -48,7 +48,9 @@ class Hub {
 class HeapArena : public Arena {
  public:
   HeapArena(int rank, int size, std::shared_ptr<Hub> hub)
-      : Arena(rank, size, hub->table()), hub_(std::move(hub)) {}
+      : Arena(rank, size, hub->table()), hub_(std::move(hub)) {
+    introduce();
+  }
 
   std::byte* allocate(std::size_t bytes) override { return hub_->allocate(bytes); }
   void free(std::byte* memory) override { hub_->free(memory); }

@@ -7,7 +7,6 @@
 #include <cerrno>
 
 #include "cohort/base/error.h"
-#include "cohort/transport/shm/process.h"
 
 namespace cohort::transport::shm {
 
@@ -106,18 +105,13 @@ SharedRef MappedArena::locate(const void* memory, std::size_t bytes) const {
 }
 
 void MappedArena::meet(Deadline deadline) {
-  ArenaMember& self = member(rank());
-  self.pid = ::getpid();
-  self.start_time = process_start_time(self.pid);
-  self.joined.store(1);
-  for (int i = 0; i < size(); ++i) member(i).bell.ring();
-
+  introduce();
   int missing = 0;
   const auto everyone = [&] {
     while (missing < size() && member(missing).joined.load() != 0) ++missing;
     return missing == size();
   };
-  if (!self.bell.wait(everyone, 0, deadline))
+  if (!member(rank()).bell.wait(everyone, {}, deadline))
     throw TimeoutError(
         fmt::format("member {} of this host did not map the memory in time", missing));
   watcher_ = std::make_unique<Watcher>(*this);

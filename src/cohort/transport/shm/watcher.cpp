@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "cohort/base/error.h"
-#include "cohort/transport/shm/process.h"
+#include "cohort/transport/process.h"
 
 namespace cohort::transport::shm {
 

@@ -1,4 +1,4 @@
-#include "cohort/transport/shm/process.h"
+#include "cohort/transport/process.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -10,7 +10,7 @@
 
 #include "cohort/base/unique_fd.h"
 
-namespace cohort::transport::shm {
+namespace cohort::transport {
 
 std::uint64_t process_start_time(pid_t pid) {
   const UniqueFd fd(::open(fmt::format("/proc/{}/stat", pid).c_str(), O_RDONLY | O_CLOEXEC));
@@ -30,4 +30,4 @@ std::uint64_t process_start_time(pid_t pid) {
   return std::strtoull(rest.data(), nullptr, 10);
 }
 
-}  // namespace cohort::transport::shm
+}  // namespace cohort::transport
