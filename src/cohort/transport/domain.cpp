@@ -52,11 +52,4 @@ DomainHeader& Domain::header() const {
   return *reinterpret_cast<DomainHeader*>(shared_ - sizeof(DomainHeader));
 }
 
-int Domain::dead_member() const {
-  if (arena_->deaths() == 0) return -1;
-  for (int i = 0; i < size(); ++i)
-    if (arena_->member(arena_ranks_[i]).dead.load() != 0) return i;
-  return -1;
-}
-
 }  // namespace cohort::transport

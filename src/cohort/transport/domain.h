@@ -36,8 +36,9 @@ class Domain {
   // Frees memory of this rank's that members may still look at, after all their Domains are gone.
   void retire(std::byte* memory) const;
 
-  // The index of a member that died, or -1.
-  int dead_member() const;
+  // A process of the arena has ended; that of this member.
+  bool any_deaths() const { return arena_->deaths() != 0; }
+  bool is_dead(int member) const { return arena_->member(arena_ranks_[member]).dead.load() != 0; }
 
   // Waits until `ready()`, which reads shared state with seq_cst loads. False: deadline passed.
   // Whoever changes that state calls notify() or notify_all() after the store.

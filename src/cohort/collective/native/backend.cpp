@@ -73,7 +73,7 @@ int NativeBackend::member_of(int rank) const {
 }
 
 void NativeBackend::execute(const Call& call, Deadline deadline) {
-  board_->check();
+  board_->check([&] { return describe(call); });
   const Agreement agreement =
       agree(*board_, call, exposure_of(call, board_->index(), board_->size()), true, deadline);
   if (!agreement.mismatch.empty()) {

@@ -132,18 +132,26 @@ std::byte* Board::staging(int member, std::uint64_t window) const {
   return staging_[member] + window % kStagingBuffers * kStagingBytes;
 }
 
-bool Board::broken() const { return header().failure.present() || domain_->dead_member() >= 0; }
+// A process that ends after it left the group has not died as far as the group is concerned.
+int Board::dead_member() const {
+  for (int i = 0; i < size() && domain_->any_deaths(); ++i)
+    if (domain_->is_dead(i) && !has_left(i)) return i;
+  return -1;
+}
+
+bool Board::broken() const { return header().failure.present() || dead_member() >= 0; }
 
 std::optional<Failure> Board::failure() const {
   if (header().failure.present()) return header().failure.read();
-  const int dead = domain_->dead_member();
+  const int dead = dead_member();
   if (dead < 0) return std::nullopt;
+  // Written down at once: this rank may end for that reason, and must not be taken for the cause.
+  header().failure.write(
+      {FailureKind::died, peers_[dead].rank, fmt::format("{} died", peers_[dead].name()), {}});
+  domain_->notify_all();
+  if (header().failure.present()) return header().failure.read();
   return Failure{
       FailureKind::died, peers_[dead].rank, fmt::format("{} died", peers_[dead].name()), {}};
-}
-
-void Board::check() const {
-  if (const auto reason = failure()) reason->raise();
 }
 
 Failure Board::fail(Failure failure) {
@@ -162,7 +170,6 @@ void Board::give_up(int member, const std::string& what) {
   const std::string context = what.empty() ? describe(current_) : what;
   if (auto reason = failure()) {
     reason->during = context;
-    if (reason->kind == FailureKind::died) fail(*reason);
     reason->raise();
   }
   const Peer& missing = peers_[member];

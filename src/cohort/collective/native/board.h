@@ -90,7 +90,14 @@ class Board {
 
   // --- failure ---
   bool broken() const;
-  void check() const;  // throws when broken
+  // Throws when broken; `describe()` says what was called, where the failure does not.
+  template <typename Describe>
+  void check(Describe&& describe) const {
+    auto reason = failure();
+    if (!reason) return;
+    if (reason->during.empty()) reason->during = describe();
+    reason->raise();
+  }
   // Breaks the group for all members; the first failure counts. Returns the one that does.
   Failure fail(Failure failure);
   std::optional<Failure> failure() const;
@@ -116,6 +123,7 @@ class Board {
   Header& header() const;
   MemberBlock& block(int member) const;
   std::atomic<std::uint64_t>& mark_of(int member, Mark mark) const;
+  int dead_member() const;  // or -1
   [[noreturn]] void give_up(int member, const std::string& during);
 
   std::shared_ptr<transport::Domain> domain_;

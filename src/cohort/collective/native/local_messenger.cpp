@@ -113,13 +113,18 @@ std::unique_ptr<Transfer> LocalMessenger::receive(int peer, transport::Lane,
 
 std::unique_ptr<Transfer> LocalMessenger::post(std::vector<Queue>& queues, int peer,
                                                std::shared_ptr<Pending> pending) {
-  board_.check();
+  board_.check([&] { return describe(&queues == &sends_, peer, pending->bytes); });
   {
     std::lock_guard lock(mutex_);
     queues[peer].push_back(pending);
   }
   progress();
   return std::make_unique<LocalTransfer>(*this, peer, &queues == &sends_, std::move(pending));
+}
+
+std::string LocalMessenger::describe(bool is_send, int peer, std::size_t bytes) const {
+  return fmt::format("{} {} ({} bytes)", is_send ? "send to" : "recv from",
+                     board_.peer(peer).name(), bytes);
 }
 
 void LocalMessenger::abort(const transport::AbortNotice& notice) noexcept {

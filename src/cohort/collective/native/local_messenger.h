@@ -37,6 +37,7 @@ class LocalMessenger : public transport::Messenger {
   using Queue = std::deque<std::shared_ptr<Pending>>;
 
   Mailbox& mailbox(int from, int to) const;
+  std::string describe(bool is_send, int peer, std::size_t bytes) const;  // for errors
   void progress();  // moves what can be moved now
   bool send_chunk(int peer, Pending& pending);
   bool receive_chunk(int peer, Pending& pending);
