@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <mutex>
 #include <thread>
 
 #include "cohort/collective/form.h"
@@ -33,11 +35,46 @@ void spawn_shm(int size, std::chrono::milliseconds timeout, const Body& body) {
   });
 }
 
+// Ranks spread over made-up hosts: rank r on host r % hosts, or, where `blocks`, neighbours
+// together. Shared memory inside a host, messages through this process's memory between them.
+auto spawn_hosts(int hosts, bool blocks) {
+  return [hosts, blocks](int size, std::chrono::milliseconds timeout, const Body& body) {
+    auto rendezvous = std::make_shared<transport::MemoryRendezvous>();
+    std::mutex mutex;
+    std::map<std::string, std::vector<std::unique_ptr<transport::Messenger>>> made;  // by group
+    const auto connect = [&](const Member& self, const std::string& id, const auto&) {
+      std::lock_guard lock(mutex);
+      auto& all = made[id];
+      if (all.empty()) all = transport::inproc::make_messengers(self.size);
+      return std::move(all[self.rank]);
+    };
+    run_ranks(size, [&](int rank) {
+      const int host = blocks ? rank * hosts / size : rank % hosts;
+      const auto group = form_group(
+          {.rank = rank,
+           .size = size,
+           .task = {},
+           .host = "host" + std::to_string(host),
+           .host_identity = "identity" + std::to_string(host)},
+          rendezvous,
+          {.timeout = timeout, .part_bytes = kPartBytes, .authenticate = {}, .connect = connect},
+          Deadline::after(std::chrono::seconds(20)));
+      body(*group);
+    });
+  };
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const Factory& factory) { return out << factory.name; }
 
-std::vector<Factory> all_factories() { return {{"inproc", spawn_inproc}, {"shm", spawn_shm}}; }
+std::vector<Factory> all_factories() {
+  return {{"inproc", spawn_inproc},
+          {"shm", spawn_shm},
+          {"two_hosts", spawn_hosts(2, true)},
+          {"two_hosts_interleaved", spawn_hosts(2, false)},
+          {"a_host_each", spawn_hosts(64, false)}};
+}
 
 void run_ranks(int size, const std::function<void(int rank)>& body) {
   std::vector<std::thread> threads;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -12,6 +13,10 @@ namespace cohort::transport {
 
 // Two streams of messages between each pair of ranks that never wait for each other.
 enum class Lane : std::uint8_t { collective, point_to_point };
+
+// A send of at most this many bytes is done without waiting for its receive, as long as few of them
+// are under way: two ranks may both send first.
+inline constexpr std::size_t kEagerBytes = 64 << 10;
 
 // One message under way. Destroying it before it is done aborts the messenger, since the peer
 // would read half a message. Thread-safe.
@@ -31,8 +36,9 @@ class Transfer {
 
 // Why a group ended, as it is told to peers on other hosts.
 struct AbortNotice {
-  int culprit = -1;  // the rank that died, stalled or disagreed
-  std::string text;  // one sentence for a person
+  std::uint32_t kind = 0;  // a number that only the group understands; carried as it is
+  int culprit = -1;        // the rank that died, stalled or disagreed
+  std::string text;        // one sentence for a person
 };
 
 // Messages between this rank and any other of its group, over whatever carries them (tcp, a test's
@@ -43,6 +49,9 @@ struct AbortNotice {
 // parsed. Memory given to send() and receive() must stay until the transfer is done or has thrown.
 // Transfers make progress while some thread waits on any transfer of this messenger; whether they
 // do so without that is the implementation's choice.
+//
+// Destroying a messenger is an orderly goodbye: peers' transfers with this rank that are not done
+// then fail with a PeerError that says that it left; their transfers with others go on.
 //
 // Threads: thread-safe. Failure: see Transfer::wait; send() and receive() throw the same errors
 // when the messenger is already broken.
@@ -56,6 +65,10 @@ class Messenger {
   // Breaks this messenger and tells every connected peer why, as far as that works at once. Wakes
   // all waiters. Idempotent: the first notice counts. Callable from any thread at any time.
   virtual void abort(const AbortNotice& notice) noexcept = 0;
+
+  // The notice that broke this messenger: this rank's own or a peer's. Nothing while it works, and
+  // when it broke in another way (a lost connection, a deadline).
+  virtual std::optional<AbortNotice> aborted() const = 0;
 };
 
 }  // namespace cohort::transport

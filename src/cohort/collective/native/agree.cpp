@@ -40,35 +40,14 @@ CallRecord make_record(const Board& board, const Call& call, const Exposure& exp
   return record;
 }
 
-Call as_call(const CallRecord& record) {
-  Call call;
-  call.kind = record.kind;
-  call.dtype = record.dtype;
-  call.op = record.op;
-  call.order = record.order;
-  call.root = record.root;
-  call.count = record.count;
-  call.pre_scale = record.pre_scale;
-  call.post_scale = record.post_scale;
-  call.sequence = record.call_sequence;
-  return call;
-}
-
-bool same(const CallRecord& a, const CallRecord& b) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.order == b.order &&
-         a.root == b.root && (a.count == b.count || counts_differ_by_rank(a.kind)) &&
-         a.pre_scale == b.pre_scale && a.post_scale == b.post_scale &&
-         (a.counts_hash == b.counts_hash || a.kind != CallKind::all_gather_v);
-}
-
 std::string differing_records(const Board& board, std::uint64_t sequence) {
   const CallRecord& own = board.slot(board.index(), sequence).record;
   for (int i = 0; i < board.size(); ++i) {
     const CallRecord& other = board.slot(i, sequence).record;
-    if (same(own, other)) continue;
+    if (same_call(own, other)) continue;
     return fmt::format("the ranks' calls differ: {} called {}, {} called {}",
-                       board.peer(board.index()).name(), describe(as_call(own)),
-                       board.peer(i).name(), describe(as_call(other)));
+                       board.peer(board.index()).name(), describe(own), board.peer(i).name(),
+                       describe(other));
   }
   return {};
 }
@@ -115,6 +94,27 @@ Mode choose_mode(const Board& board, std::uint64_t sequence) {
 }
 
 }  // namespace
+
+std::string describe(const CallRecord& record) {
+  Call call;
+  call.kind = record.kind;
+  call.dtype = record.dtype;
+  call.op = record.op;
+  call.order = record.order;
+  call.root = record.root;
+  call.count = record.count;
+  call.pre_scale = record.pre_scale;
+  call.post_scale = record.post_scale;
+  call.sequence = record.call_sequence;
+  return describe(call);
+}
+
+bool same_call(const CallRecord& a, const CallRecord& b) {
+  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.order == b.order &&
+         a.root == b.root && (a.count == b.count || counts_differ_by_rank(a.kind)) &&
+         a.pre_scale == b.pre_scale && a.post_scale == b.post_scale &&
+         (a.counts_hash == b.counts_hash || a.kind != CallKind::all_gather_v);
+}
 
 Exposure exposure_of(const Call& call, int member, int members) {
   const std::size_t run = call.count * size_of(call.dtype);

@@ -28,6 +28,10 @@ struct Exposure {
 // What `call` exposes when all its ranks are members of this domain.
 Exposure exposure_of(const Call& call, int member, int members);
 
+// Whether two ranks called the same; how one rank's call reads in an error.
+bool same_call(const CallRecord& a, const CallRecord& b);
+std::string describe(const CallRecord& record);
+
 // Publishes `call` (with its data where that is small), waits for everybody's, and compares.
 // `compare_counts`: the counts of all_to_all_v are by member, and are compared pair by pair.
 Agreement agree(Board& board, const Call& call, const Exposure& exposure, bool compare_counts,

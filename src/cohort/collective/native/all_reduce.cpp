@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cohort/collective/kernels.h"
+#include "cohort/collective/native/slices.h"
 #include "cohort/collective/reduce_tree.h"
 
 namespace cohort::collective {
@@ -12,21 +13,6 @@ namespace cohort::collective {
 namespace {
 
 using Mark = Board::Mark;
-
-struct Range {
-  std::size_t from = 0;
-  std::size_t count = 0;
-};
-
-// Member `index`'s slice of `elements`: whole cache lines, so that no line has two writers.
-Range slice_of(std::size_t elements, std::size_t element_bytes, int index, int members) {
-  const std::size_t line = 64 / element_bytes;
-  const std::size_t lines = (elements + line - 1) / line;
-  const auto n = static_cast<std::size_t>(members);
-  const std::size_t each = (lines + n - 1) / n * line;
-  const std::size_t from = std::min(elements, each * static_cast<std::size_t>(index));
-  return {from, std::min(each, elements - from)};
-}
 
 bool receives(const Call& call, int member) {
   return call.kind == CallKind::all_reduce || call.root == member;

@@ -4,6 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/collective/native/agree.h"
+#include "cohort/collective/native/hierarchical.h"
 #include "cohort/collective/native/local.h"
 
 namespace cohort::collective {
@@ -74,6 +75,8 @@ int NativeBackend::member_of(int rank) const {
 
 void NativeBackend::execute(const Call& call, Deadline deadline) {
   board_->check([&] { return describe(call); });
+  if (remote_ != nullptr)
+    return hierarchical_execute({*board_, *remote_, parts_.placement, parts_.rank}, call, deadline);
   const Agreement agreement =
       agree(*board_, call, exposure_of(call, board_->index(), board_->size()), true, deadline);
   if (!agreement.mismatch.empty()) {
@@ -135,7 +138,8 @@ void NativeBackend::leave() noexcept { board_->leave(); }
 
 void NativeBackend::watch_for_failure() {
   board_->domain().wait([&] { return closing_.load() || board_->broken(); }, Deadline::never());
-  if (const auto failure = board_->failure()) remote_->abort({failure->culprit, failure->text});
+  if (const auto failure = board_->failure())
+    remote_->abort({static_cast<std::uint32_t>(failure->kind), failure->culprit, failure->text});
 }
 
 }  // namespace cohort::collective

@@ -91,7 +91,7 @@ class Staged {
 
 void exchange(Board& board, const Agreement& agreement, const std::byte* in,
               const ExchangePlan& plan, const Consume& consume, Deadline deadline) {
-  if (agreement.mode == Mode::staged) {
+  if (agreement.mode == Mode::staged && board.size() > 1) {
     Staged(board, in, plan, deadline).run(consume);
     return;
   }

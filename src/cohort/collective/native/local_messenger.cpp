@@ -12,7 +12,7 @@ using transport::Transfer;
 
 namespace {
 
-constexpr std::size_t kChunkBytes = 64 << 10;
+constexpr std::size_t kChunkBytes = transport::kEagerBytes;
 constexpr std::uint64_t kSlots = 2;
 
 }  // namespace
@@ -49,7 +49,8 @@ class LocalMessenger::LocalTransfer : public Transfer {
     std::lock_guard lock(messenger_.mutex_);
     Queue& queue = (is_send_ ? messenger_.sends_ : messenger_.receives_)[peer_];
     if (std::erase(queue, pending_) > 0 && !messenger_.board_.broken())
-      messenger_.abort({messenger_.board_.peer(messenger_.board_.index()).rank,
+      messenger_.abort({static_cast<std::uint32_t>(FailureKind::aborted),
+                        messenger_.board_.peer(messenger_.board_.index()).rank,
                         fmt::format("{} gave up a message half-way",
                                     messenger_.board_.peer(messenger_.board_.index()).name())});
   }
@@ -128,7 +129,14 @@ std::string LocalMessenger::describe(bool is_send, int peer, std::size_t bytes) 
 }
 
 void LocalMessenger::abort(const transport::AbortNotice& notice) noexcept {
-  board_.fail({FailureKind::aborted, notice.culprit, notice.text, {}});
+  board_.fail({static_cast<FailureKind>(notice.kind), notice.culprit, notice.text, {}});
+}
+
+std::optional<transport::AbortNotice> LocalMessenger::aborted() const {
+  const auto failure = board_.failure();
+  if (!failure) return std::nullopt;
+  return transport::AbortNotice{static_cast<std::uint32_t>(failure->kind), failure->culprit,
+                                failure->text};
 }
 
 void LocalMessenger::progress() {

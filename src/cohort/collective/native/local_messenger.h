@@ -29,6 +29,7 @@ class LocalMessenger : public transport::Messenger {
   std::unique_ptr<transport::Transfer> receive(int peer, transport::Lane lane,
                                                std::span<std::byte> bytes) override;
   void abort(const transport::AbortNotice& notice) noexcept override;
+  std::optional<transport::AbortNotice> aborted() const override;
 
  private:
   struct Mailbox;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "cohort/base/error.h"
 
@@ -19,12 +20,26 @@ struct Pending {
   std::byte* memory = nullptr;  // of a receive, or of a send (then only read)
   std::size_t bytes = 0;
   bool finished = false;
+  std::vector<std::byte> copy;  // of a small send, which does not wait for its receive
 };
 using PendingPointer = std::shared_ptr<Pending>;
 
+// Why a rank's messenger no longer works.
+struct Broken {
+  std::string text;
+  std::optional<AbortNotice> notice;
+  bool protocol = false;
+
+  [[noreturn]] void raise() const {
+    if (protocol) throw ProtocolError(text);
+    throw PeerError(text);
+  }
+};
+
 // One mutex for all: this messenger exists to be obviously right.
 struct Hub {
-  explicit Hub(int size) : broken(static_cast<std::size_t>(size)) {}
+  explicit Hub(int size)
+      : broken(static_cast<std::size_t>(size)), left(static_cast<std::size_t>(size), false) {}
 
   std::mutex mutex;
   std::condition_variable changed;
@@ -32,11 +47,12 @@ struct Hub {
     std::deque<PendingPointer> sends, receives;
   };
   std::map<std::tuple<int, int, Lane>, Stream> streams;  // (from, to, lane)
-  std::vector<std::optional<AbortNotice>> broken;        // by rank
+  std::vector<std::optional<Broken>> broken;             // by rank
+  std::vector<bool> left;                                // by rank
 
-  void break_all(const AbortNotice& notice) {
+  void break_all(const Broken& why) {
     for (auto& entry : broken)
-      if (!entry) entry = notice;
+      if (!entry) entry = why;
     changed.notify_all();
   }
 
@@ -45,8 +61,9 @@ struct Hub {
       Pending& send = *stream.sends.front();
       Pending& receive = *stream.receives.front();
       if (send.bytes != receive.bytes) {
-        break_all({from, fmt::format("rank {} sent {} bytes where rank {} expects {}", from,
-                                     send.bytes, to, receive.bytes)});
+        break_all({fmt::format("rank {} sent {} bytes where rank {} expects {}", from, send.bytes,
+                               to, receive.bytes),
+                   std::nullopt, true});
         return;
       }
       if (send.bytes > 0) std::memcpy(receive.memory, send.memory, send.bytes);
@@ -65,14 +82,14 @@ class InprocTransfer : public Transfer {
 
   ~InprocTransfer() override {
     std::lock_guard lock(hub_->mutex);
-    if (!pending_->finished && !hub_->broken[rank_])
+    if (pending_->finished) return;
+    if (!hub_->broken[rank_])
       hub_->break_all(
-          {rank_, fmt::format("rank {} dropped a transfer with rank {}", rank_, peer_)});
-    if (!pending_->finished)
-      for (auto& [key, stream] : hub_->streams) {
-        std::erase(stream.sends, pending_);
-        std::erase(stream.receives, pending_);
-      }
+          {fmt::format("rank {} dropped a transfer with rank {}", rank_, peer_), {}, false});
+    for (auto& [key, stream] : hub_->streams) {
+      std::erase(stream.sends, pending_);
+      std::erase(stream.receives, pending_);
+    }
   }
 
   std::size_t done() const override {
@@ -81,18 +98,22 @@ class InprocTransfer : public Transfer {
   }
 
   void wait(std::size_t bytes, Deadline deadline) override {
+    if (bytes == 0) return;
     std::unique_lock lock(hub_->mutex);
     const auto ready = [&] {
-      return pending_->finished || bytes == 0 || hub_->broken[rank_].has_value();
+      return pending_->finished || hub_->broken[rank_].has_value() || hub_->left[peer_];
     };
     if (deadline.is_never())
       hub_->changed.wait(lock, ready);
     else if (!hub_->changed.wait_until(lock, deadline.when(), ready)) {
-      const std::string text = fmt::format("rank {} did not answer in time", peer_);
-      hub_->broken[rank_] = AbortNotice{peer_, text};
+      const std::string text = fmt::format("rank {} did not take part in time", peer_);
+      hub_->broken[rank_] = Broken{text, {}, false};
       throw TimeoutError(text);
     }
-    if (!pending_->finished && bytes > 0) throw PeerError(hub_->broken[rank_]->text);
+    if (pending_->finished) return;
+    if (!hub_->broken[rank_])
+      hub_->broken[rank_] = Broken{fmt::format("rank {} left the group", peer_), {}, false};
+    hub_->broken[rank_]->raise();
   }
 
  private:
@@ -105,7 +126,11 @@ class InprocTransfer : public Transfer {
 class InprocMessenger : public Messenger {
  public:
   InprocMessenger(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
-  ~InprocMessenger() override { abort({rank_, fmt::format("rank {} left the group", rank_)}); }
+  ~InprocMessenger() override {
+    std::lock_guard lock(hub_->mutex);
+    hub_->left[rank_] = true;
+    hub_->changed.notify_all();
+  }
 
   std::unique_ptr<Transfer> send(int peer, Lane lane, std::span<const std::byte> bytes) override {
     return post(rank_, peer, peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
@@ -115,15 +140,25 @@ class InprocMessenger : public Messenger {
   }
   void abort(const AbortNotice& notice) noexcept override {
     std::lock_guard lock(hub_->mutex);
-    if (!hub_->broken[rank_]) hub_->break_all(notice);
+    if (std::exchange(told_, true)) return;
+    hub_->break_all({notice.text, notice, false});
+  }
+  std::optional<AbortNotice> aborted() const override {
+    std::lock_guard lock(hub_->mutex);
+    return hub_->broken[rank_] ? hub_->broken[rank_]->notice : std::nullopt;
   }
 
  private:
   std::unique_ptr<Transfer> post(int from, int to, int peer, Lane lane, std::byte* memory,
                                  std::size_t bytes) {
-    auto pending = std::make_shared<Pending>(Pending{memory, bytes, false});
+    auto pending = std::make_shared<Pending>(Pending{memory, bytes, false, {}});
     std::lock_guard lock(hub_->mutex);
-    if (hub_->broken[rank_]) throw PeerError(hub_->broken[rank_]->text);
+    if (hub_->broken[rank_]) hub_->broken[rank_]->raise();
+    if (from == rank_ && bytes <= kEagerBytes) {
+      pending->copy.assign(memory, memory + bytes);
+      pending->memory = pending->copy.data();
+      pending->finished = true;
+    }
     Hub::Stream& stream = hub_->streams[{from, to, lane}];
     (from == rank_ ? stream.sends : stream.receives).push_back(pending);
     hub_->match(from, to, stream);
@@ -132,6 +167,7 @@ class InprocMessenger : public Messenger {
 
   std::shared_ptr<Hub> hub_;
   int rank_;
+  bool told_ = false;  // the peers, why; under the hub's mutex
 };
 
 }  // namespace
