@@ -39,6 +39,13 @@ COHORT_INLINE void write(void* to, V value) {
   __builtin_memcpy(to, &value, sizeof value);
 }
 
+// Which of two NaNs an addition returns is the compiler's choice of operand order, so results carry
+// one NaN only.
+COHORT_INLINE VecF32 one_nan(VecF32 v) { return v == v ? v : VecF32{} + __builtin_nanf(""); }
+COHORT_INLINE VecF64 one_nan(VecF64 v) { return v == v ? v : VecF64{} + __builtin_nan(""); }
+COHORT_INLINE VecI32 one_nan(VecI32 v) { return v; }
+COHORT_INLINE VecI64 one_nan(VecI64 v) { return v; }
+
 // How an element type becomes a vector of accumulators and back.
 template <typename Accumulator, typename V>
 struct SameType {
@@ -46,7 +53,7 @@ struct SameType {
   using Vec = V;
   static constexpr std::size_t kElementBytes = sizeof(Accumulator);
   COHORT_INLINE static Vec load(const void* x) { return read<Vec>(x); }
-  COHORT_INLINE static void store(void* out, Vec v) { write(out, v); }
+  COHORT_INLINE static void store(void* out, Vec v) { write(out, one_nan(v)); }
 };
 using ElementF32 = SameType<float, VecF32>;
 using ElementF64 = SameType<double, VecF64>;
@@ -63,8 +70,7 @@ struct ElementBF16 {
   COHORT_INLINE static void store(void* out, Vec v) {
     const VecU32 bits = reinterpret_cast<VecU32>(v);
     const VecU32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-    const VecU32 quiet_nan = (bits >> 16) | 0x40u;
-    const VecU32 result = (bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded;
+    const VecU32 result = (bits & 0x7fffffffu) > 0x7f800000u ? VecU32{} + 0x7fc0u : rounded;
     write(out, __builtin_convertvector(result, VecU16));
   }
 };
@@ -78,7 +84,7 @@ struct ElementF16 {
     return reinterpret_cast<Vec>(_mm512_cvtph_ps(read<__m256i>(x)));
   }
   COHORT_INLINE static void store(void* out, Vec v) {
-    write(out, _mm512_cvtps_ph(reinterpret_cast<__m512>(v), _MM_FROUND_TO_NEAREST_INT));
+    write(out, _mm512_cvtps_ph(reinterpret_cast<__m512>(one_nan(v)), _MM_FROUND_TO_NEAREST_INT));
   }
 #elif defined(__F16C__)
   COHORT_INLINE static Vec load(const void* x) {
@@ -90,7 +96,7 @@ struct ElementF16 {
   }
   COHORT_INLINE static void store(void* out, Vec v) {
     __m256 halves[2];
-    write(halves, v);
+    write(halves, one_nan(v));
     write(out, _mm256_cvtps_ph(halves[0], _MM_FROUND_TO_NEAREST_INT));
     write(static_cast<char*>(out) + 16, _mm256_cvtps_ph(halves[1], _MM_FROUND_TO_NEAREST_INT));
   }
@@ -103,6 +109,7 @@ struct ElementF16 {
   }
   COHORT_INLINE static void store(void* out, Vec v) {
     VecU16 halves;
+    v = one_nan(v);
     for (int i = 0; i < 16; ++i) halves[i] = to_f16(v[i]);
     write(out, halves);
   }
