@@ -157,6 +157,7 @@ struct Loops {
 };
 
 void copy_vectors(void* to, const void* from, std::size_t bytes) {
+  if (bytes == 0) return;  // the pointers may then be null
   auto* t = static_cast<char*>(to);
   const auto* f = static_cast<const char*>(from);
   if (bytes >= 512) {
