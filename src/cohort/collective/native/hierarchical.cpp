@@ -69,8 +69,14 @@ void agree_everywhere(const Hosts& hosts, const Call& call, Deadline deadline) {
 }  // namespace
 
 void hierarchical_execute(const Hosts& hosts, const Call& call, Deadline deadline) {
-  const auto broke = [&](FailureKind kind, const Error& error) {
-    hosts.board.fail({kind, -1, error.message(), describe(call)}).raise();
+  // The other hosts know before this rank's caller does.
+  const auto broke = [&](Failure failure) {
+    failure = hosts.board.fail(std::move(failure));
+    hosts.remote.abort({static_cast<std::uint32_t>(failure.kind), failure.culprit, failure.text});
+    failure.raise();
+  };
+  const auto broke_by = [&](FailureKind kind, const Error& error) {
+    broke({kind, -1, error.message(), describe(call)});
   };
   try {
     agree_everywhere(hosts, call, deadline);
@@ -84,15 +90,13 @@ void hierarchical_execute(const Hosts& hosts, const Call& call, Deadline deadlin
     }
   } catch (const PeerError& error) {
     if (const auto notice = hosts.remote.aborted())
-      hosts.board
-          .fail({static_cast<FailureKind>(notice->kind), notice->culprit, notice->text,
-                 describe(call)})
-          .raise();
-    broke(FailureKind::aborted, error);
+      broke(
+          {static_cast<FailureKind>(notice->kind), notice->culprit, notice->text, describe(call)});
+    broke_by(FailureKind::aborted, error);
   } catch (const TimeoutError& error) {
-    broke(FailureKind::timed_out, error);
+    broke_by(FailureKind::timed_out, error);
   } catch (const ProtocolError& error) {
-    broke(FailureKind::protocol, error);
+    broke_by(FailureKind::protocol, error);
   }
 }
 

@@ -219,7 +219,10 @@ class Mover {
     local(step);
     std::size_t at = 0;
     for (std::size_t i = 0; i < local_ranks_.size() && !arrived.empty(); ++i) {
-      copy_bytes(out_ + offsets[local_ranks_[i]], arrived.data() + at, receives[i]);
+      // In place, this rank's own run is there already, and may be on its way to other hosts.
+      std::byte* to = out_ + offsets[local_ranks_[i]];
+      if (to != in_ || local_ranks_[i] != hosts_.rank)
+        copy_bytes(to, arrived.data() + at, receives[i]);
       at += receives[i];
     }
   }
