@@ -194,26 +194,49 @@ void ServerHandshake::fail(std::string failure) {
   state_ = State::failed;
 }
 
-HandshakeResult client_handshake(int fd, const HandshakeOptions& options, Deadline deadline,
-                                 const std::string& peer) {
-  std::string transcript = encode_hello(options, Status::ok);
-  send_all(fd, transcript, deadline, peer);
+ClientHandshake::ClientHandshake(const HandshakeOptions& options, std::string peer)
+    : options_(options),
+      peer_(std::move(peer)),
+      output_(encode_hello(options, Status::ok)),
+      transcript_(output_) {}
 
-  std::string answer(kServerHelloSize, '\0');
-  recv_all(fd, answer.data(), answer.size(), deadline, peer);
-  std::string_view hello_part = std::string_view(answer).substr(0, kHelloSize);
+std::size_t ClientHandshake::wanted() const { return done_ ? 0 : kServerHelloSize - input_.size(); }
+
+std::size_t ClientHandshake::feed(std::string_view bytes) {
+  const std::size_t take = std::min(wanted(), bytes.size());
+  input_.append(bytes.substr(0, take));
+  if (!done_ && wanted() == 0) on_answer();
+  return take;
+}
+
+std::string ClientHandshake::take_output() { return std::exchange(output_, {}); }
+
+void ClientHandshake::on_answer() {
+  std::string_view hello_part = std::string_view(input_).substr(0, kHelloSize);
   auto hello = decode_hello(hello_part);
-  check_server_hello(hello, options, peer);
-  Digest expected = hmac_sha256(key_of(options), {kServerLabel, transcript, hello_part});
-  if (!equal_in_constant_time(std::string_view(answer).substr(kHelloSize), as_bytes(expected)))
-    throw AuthError(fmt::format("{} does not know this job's secret", peer),
+  check_server_hello(hello, options_, peer_);
+  Digest expected = hmac_sha256(key_of(options_), {kServerLabel, transcript_, hello_part});
+  if (!equal_in_constant_time(std::string_view(input_).substr(kHelloSize), as_bytes(expected)))
+    throw AuthError(fmt::format("{} does not know this job's secret", peer_),
                     {.advice = kGiveSecret});
 
-  transcript += answer;
-  Digest proof = hmac_sha256(key_of(options), {kClientLabel, transcript});
-  send_all(fd, as_bytes(proof), deadline, peer);
-  transcript += as_bytes(proof);
-  return {derive_keys(key_of(options), transcript), std::move(hello->identity)};
+  transcript_ += input_;
+  Digest proof = hmac_sha256(key_of(options_), {kClientLabel, transcript_});
+  output_ += as_bytes(proof);
+  transcript_ += as_bytes(proof);
+  result_ = {derive_keys(key_of(options_), transcript_), std::move(hello->identity)};
+  done_ = true;
+}
+
+HandshakeResult client_handshake(int fd, const HandshakeOptions& options, Deadline deadline,
+                                 const std::string& peer) {
+  ClientHandshake handshake(options, peer);
+  send_all(fd, handshake.take_output(), deadline, peer);
+  std::string answer(handshake.wanted(), '\0');
+  recv_all(fd, answer.data(), answer.size(), deadline, peer);
+  handshake.feed(answer);
+  send_all(fd, handshake.take_output(), deadline, peer);
+  return handshake.result();
 }
 
 HandshakeResult server_handshake(int fd, const HandshakeOptions& options, Deadline deadline,

@@ -97,6 +97,33 @@ class ServerHandshake {
   HandshakeResult result_;
 };
 
+// The client's side, fed by an event loop. Confined to one thread.
+// Failure: feed() throws AuthError (the server does not belong to this job) or ProtocolError (it
+// does not speak this protocol); both name `peer`.
+class ClientHandshake {
+ public:
+  ClientHandshake(const HandshakeOptions& options, std::string peer);
+
+  // As of ServerHandshake: returns how many bytes it used.
+  std::size_t feed(std::string_view bytes);
+  std::string take_output();  // bytes to send, each once; the first are there from the start
+
+  bool done() const { return done_; }
+  std::size_t wanted() const;
+  HandshakeResult result() const { return result_; }  // once done
+
+ private:
+  void on_answer();
+
+  HandshakeOptions options_;
+  std::string peer_;
+  std::string input_;
+  std::string output_;
+  std::string transcript_;
+  bool done_ = false;
+  HandshakeResult result_;
+};
+
 // The two sides over a connected socket; at most `deadline` (the server's at most
 // kHandshakeTimeout). `peer` is who errors name. AuthError: the peer does not belong to this job;
 // ProtocolError: it does not speak this protocol; PeerError, TimeoutError.
