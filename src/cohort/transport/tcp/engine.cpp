@@ -1,0 +1,272 @@
+#include "cohort/transport/tcp/engine.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <array>
+
+#include "cohort/base/error.h"
+
+namespace cohort::transport::tcp {
+
+namespace {
+
+// How long a look into the rendezvous may hold up the other transfers.
+constexpr auto kLookUpSlice = std::chrono::milliseconds(20);
+constexpr unsigned kRoundsBetweenPolls = 16;
+
+}  // namespace
+
+void Breakage::raise() const {
+  const ErrorContext context{.advice = advice};
+  switch (kind) {
+    case Kind::timeout:
+      throw TimeoutError(text, context);
+    case Kind::protocol:
+      throw ProtocolError(text, context);
+    case Kind::auth:
+      throw AuthError(text, context);
+    case Kind::peer:
+      break;
+  }
+  throw PeerError(text, context);
+}
+
+std::string Engine::name_of(int rank) const {
+  return options_.name_of ? options_.name_of(rank) : fmt::format("rank {}", rank);
+}
+
+Engine::Entry& Engine::entry(int peer, Lane lane) {
+  auto [it, is_new] = entries_.try_emplace({peer, lane});
+  if (is_new)
+    it->second.link = std::make_unique<Link>(peer, lane, name_of(options_.rank), name_of(peer));
+  return it->second;
+}
+
+MessagePointer Engine::post(bool is_send, int peer, Lane lane, std::byte* memory,
+                            std::size_t size) {
+  COHORT_CHECK(peer >= 0 && peer < options_.size && peer != options_.rank,
+               "rank {} has no peer {} among {}", options_.rank, peer, options_.size);
+  Lock lock(mutex_);
+  if (broken_) broken_->raise();
+  Entry& target = entry(peer, lane);
+  const MessagePointer message = target.link->post(is_send, memory, size);
+  if (!target.link->is_open()) {
+    if (peer < options_.rank && target.dial.addresses.empty()) {
+      target.dial.wanted = true;
+      if (polling_) wake();
+    }
+  } else if (is_send) {
+    pump(target);  // a small message is on its way before the caller waits
+  }
+  return message;
+}
+
+void Engine::check(const Message& message) {
+  if (broken_) broken_->raise();
+  const Entry& from = entries_.at({message.peer, message.lane});
+  if (from.link->ended() || (message.is_send && from.link->goodbye()))
+    fail({Breakage::Kind::peer, message.peer, from.link->goodbye()->text, {}});
+  if (broken_) broken_->raise();
+}
+
+void Engine::wait(const Message& message, std::size_t bytes, Deadline deadline) {
+  const auto ready = [&] {
+    return message.complete.load(std::memory_order_acquire) ||
+           (bytes < message.size && message.done.load(std::memory_order_acquire) >= bytes);
+  };
+  if (ready()) return;
+  Lock lock(mutex_);
+  while (!ready()) {
+    check(message);
+    if (deadline.expired()) {
+      fail({Breakage::Kind::timeout, message.peer, lateness(message),
+            "Look whether that rank is stopped, cut off or slower than the deadline allows."});
+      broken_->raise();
+    }
+    if (polling_) {
+      if (deadline.is_never())
+        changed_.wait(lock);
+      else
+        changed_.wait_until(lock, deadline.when());
+      continue;
+    }
+    polling_ = true;
+    try {
+      run_round(lock, deadline);
+    } catch (...) {
+      polling_ = false;
+      changed_.notify_all();
+      throw;
+    }
+    polling_ = false;
+    changed_.notify_all();
+  }
+}
+
+std::string Engine::lateness(const Message& message) const {
+  const Entry& from = entries_.at({message.peer, message.lane});
+  if (!from.link->is_open())
+    return fmt::format("no connection with {} came about in time{}{}", from.link->peer_name(),
+                       last_refusal_.empty() ? "" : "; last refused: ", last_refusal_);
+  return fmt::format("{} did not {} {} of {} bytes in time", from.link->peer_name(),
+                     message.is_send ? "take" : "send", message.size - message.done.load(),
+                     message.size);
+}
+
+void Engine::run_round(Lock& lock, Deadline deadline) {
+  const bool missing = find_addresses(lock, deadline);
+  bool moved = false;
+  for (auto& [key, entry] : entries_) {
+    if (!entry.dial.streams.empty()) set_up_dialled(entry);
+    moved = pump(entry) || moved;
+    if (broken_) return;
+  }
+  // While data flows, a look now and then finds what else has come.
+  if (!moved)
+    poll(lock, missing ? 0 : deadline.poll_timeout_ms());
+  else if (++rounds_ % kRoundsBetweenPolls == 0)
+    poll(lock, 0);
+}
+
+bool Engine::pump(Entry& entry) {
+  try {
+    const bool moved = entry.link->pump();
+    const auto& goodbye = entry.link->goodbye();
+    if (goodbye && goodbye->kind != Goodbye::Kind::left)
+      fail({goodbye->kind == Goodbye::Kind::protocol ? Breakage::Kind::protocol
+                                                     : Breakage::Kind::peer,
+            goodbye->culprit,
+            goodbye->text,
+            {}});
+    return moved;
+  } catch (const Error& error) {
+    fail_with(*entry.link, error);
+    return false;
+  }
+}
+
+void Engine::poll(Lock& lock, int timeout_ms) {
+  std::array<epoll_event, 64> events;
+  lock.unlock();
+  const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), timeout_ms);
+  const int code = errno;
+  lock.lock();
+  if (count < 0 && code != EINTR) throw SystemError("wait for connections", code);
+  for (int i = 0; i < count; ++i) {
+    const std::uint64_t id = events[i].data.u64;
+    if (id == 0) {
+      accept_all();
+    } else if (id == 1) {
+      std::uint64_t ignored;
+      [[maybe_unused]] const auto n = ::read(wakeup_.get(), &ignored, sizeof ignored);
+    } else if (const auto it = watched_.find(id); it != watched_.end()) {
+      it->second->note_events(events[i].events);
+    }
+  }
+  set_up_incoming();
+}
+
+bool Engine::find_addresses(Lock& lock, Deadline deadline) {
+  bool missing = false;
+  // Entries are never removed, so that this walk survives the unlocked look-up.
+  for (auto& [key, entry] : entries_) {
+    if (!entry.dial.wanted) continue;
+    const int peer = key.first;
+    if (!addresses_.contains(peer)) {
+      lock.unlock();
+      std::vector<SocketAddress> found;
+      std::optional<Breakage> failure;
+      try {
+        found = look_up(
+            peer, Deadline::at(std::min(deadline.when(), Deadline::after(kLookUpSlice).when())));
+      } catch (const TimeoutError&) {
+      } catch (const Error& error) {
+        failure = {Breakage::Kind::peer, peer,
+                   fmt::format("{} cannot be found: {}", name_of(peer), error.message()),
+                   error.context().advice};
+      }
+      lock.lock();
+      if (failure) fail(*failure);
+      if (broken_) return false;
+      if (!found.empty()) addresses_[peer] = std::move(found);
+    }
+    if (addresses_.contains(peer)) {
+      entry.dial.wanted = false;
+      entry.dial.addresses = addresses_[peer];
+      dial(entry);
+      if (broken_) return false;
+    } else {
+      missing = true;
+    }
+  }
+  return missing;
+}
+
+void Engine::fail_with(const Link& link, const Error& error) {
+  const std::string& name = link.peer_name();
+  Breakage breakage{Breakage::Kind::peer, link.peer(), {}, error.context().advice};
+  if (link.goodbye()) {  // it had left, and then the connection closed
+    breakage.text = link.goodbye()->text;
+  } else if (dynamic_cast<const AuthError*>(&error) != nullptr) {
+    breakage.kind = Breakage::Kind::auth;
+    breakage.text =
+        fmt::format("{} was not let in, or did not let us in: {}", name, error.message());
+  } else if (dynamic_cast<const ProtocolError*>(&error) != nullptr) {
+    breakage.kind = Breakage::Kind::protocol;
+    breakage.text = fmt::format("{} broke the protocol: {}", name, error.message());
+  } else {
+    breakage.text = fmt::format("{} died or was cut off: {}", name, error.message());
+    breakage.advice = "Read that rank's log for the cause.";
+  }
+  fail(std::move(breakage));
+}
+
+void Engine::fail(Breakage breakage) {
+  if (broken_) return;
+  broken_ = std::move(breakage);
+  // Callers may take their memory back as soon as they hear of it.
+  for (auto& [key, entry] : entries_) entry.link->detach();
+  if (broken_->kind == Breakage::Kind::protocol)
+    say_goodbye({Goodbye::Kind::protocol, broken_->culprit, broken_->text});
+  wake();
+  changed_.notify_all();
+}
+
+void Engine::drop(const Message& message) noexcept {
+  if (message.complete.load(std::memory_order_acquire)) return;
+  abort({options_.rank, fmt::format("{} gave up a transfer with {}", name_of(options_.rank),
+                                    name_of(message.peer))});
+}
+
+void Engine::abort(const AbortNotice& notice) noexcept {
+  try {
+    Lock lock(mutex_);
+    fail({Breakage::Kind::peer, notice.culprit, notice.text, {}});
+    say_goodbye({Goodbye::Kind::aborted, notice.culprit, notice.text});
+  } catch (const std::exception&) {
+    wake();  // out of memory: at least nobody sleeps on
+  }
+}
+
+void Engine::close() noexcept {
+  try {
+    Lock lock(mutex_);
+    if (broken_) {
+      say_goodbye({Goodbye::Kind::aborted, broken_->culprit, broken_->text});
+    } else {
+      const std::string text = fmt::format("{} left the group", name_of(options_.rank));
+      fail({Breakage::Kind::peer, options_.rank, text, {}});
+      say_goodbye({Goodbye::Kind::left, options_.rank, text});
+    }
+  } catch (const std::exception&) {
+    wake();
+  }
+}
+
+void Engine::wake() noexcept {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = ::write(wakeup_.get(), &one, sizeof one);
+}
+
+}  // namespace cohort::transport::tcp

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cohort/base/endpoint.h"
+#include "cohort/base/error.h"
+#include "cohort/base/unique_fd.h"
+#include "cohort/transport/tcp/channel.h"
+#include "cohort/transport/tcp/link.h"
+#include "cohort/transport/tcp/messenger.h"
+
+namespace cohort::transport::tcp {
+
+// Why a messenger is broken; the first reason counts.
+struct Breakage {
+  enum class Kind { peer, timeout, protocol, auth };
+  Kind kind = Kind::peer;
+  int culprit = -1;
+  std::string text;
+  std::string advice;
+
+  [[noreturn]] void raise() const;
+};
+
+// All of a messenger but its interface: links, connections being made, and the one wait for all of
+// them. Among the threads that wait, one polls for all; the others sleep until it hands on.
+// Threads: thread-safe. Failure: as Messenger promises.
+class Engine {
+ public:
+  Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadline deadline);
+  ~Engine();
+
+  MessagePointer post(bool is_send, int peer, Lane lane, std::byte* memory, std::size_t size);
+  void wait(const Message& message, std::size_t bytes, Deadline deadline);
+  void drop(const Message& message) noexcept;  // its transfer is destroyed
+  void abort(const AbortNotice& notice) noexcept;
+  void close() noexcept;  // leaves the group
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+  // A link whose connections this rank makes, since its peer's rank is lower.
+  struct Dial {
+    bool wanted = false;  // and not begun
+    std::vector<SocketAddress> addresses;
+    std::size_t next_address = 0;
+    std::vector<std::unique_ptr<Stream>> streams;  // until each is proven
+  };
+  struct Entry {
+    std::unique_ptr<Link> link;
+    Dial dial;
+  };
+  using Key = std::pair<int, Lane>;
+
+  std::string name_of(int rank) const;
+  HandshakeOptions handshake_options(const Purpose& purpose) const;
+  std::unique_ptr<Channel> make_channel(UniqueFd socket, bool server) const;
+  Entry& entry(int peer, Lane lane);
+
+  void publish(Deadline deadline);
+  bool find_addresses(Lock& lock, Deadline deadline);  // true when some are still missing
+  std::vector<SocketAddress> look_up(int peer, Deadline deadline);
+  void dial(Entry& entry);
+  void accept_all();
+  void set_up_incoming();
+  void set_up_dialled(Entry& entry);
+  void welcome(std::unique_ptr<Stream>& stream);  // taken, unless it throws
+  void hang_up(Dial& dial);
+  void watch(Stream& stream);
+  void unwatch(const Stream& stream);
+
+  void run_round(Lock& lock, Deadline deadline);
+  bool pump(Entry& entry);
+  void poll(Lock& lock, int timeout_ms);
+  void check(const Message& message);
+  std::string lateness(const Message& message) const;
+
+  void fail(Breakage breakage);
+  void fail_with(const Link& link, const Error& error);
+  void say_goodbye(const Goodbye& goodbye);
+  void wake() noexcept;
+
+  TcpOptions options_;
+  std::shared_ptr<Rendezvous> rendezvous_;
+  std::unique_ptr<TlsContext> tls_;
+  UniqueFd listener_, epoll_, wakeup_;
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  bool polling_ = false;
+  std::map<Key, Entry> entries_;
+  std::map<int, std::vector<SocketAddress>> addresses_;  // of peers, once known
+  std::list<std::unique_ptr<Stream>> incoming_;          // accepted, not proven yet
+  std::unordered_map<std::uint64_t, Stream*> watched_;   // by the id that epoll reports
+  std::uint64_t next_watch_ = 2;
+  unsigned rounds_ = 0;
+  std::string last_refusal_;
+  std::optional<Breakage> broken_;
+  bool said_goodbye_ = false;
+};
+
+}  // namespace cohort::transport::tcp
