@@ -59,6 +59,7 @@ UniqueFd begin_connect(const SocketAddress& address) {
 
 Engine::Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadline deadline)
     : options_(std::move(options)), rendezvous_(std::move(rendezvous)) {
+  if (options_.name.empty()) options_.name = fmt::format("rank {}", options_.rank);
   if (options_.streams < 0 || options_.streams > kMaxStreams)
     throw InvalidInput(fmt::format("{} streams to each peer", options_.streams),
                        {.advice = fmt::format("Choose 0 to {}.", kMaxStreams)});
@@ -92,29 +93,31 @@ Engine::Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadl
 
 Engine::~Engine() = default;
 
-// "PORT plain|tls HOST"
+// "PORT plain|tls HOST NAME"
 void Engine::publish(Deadline deadline) {
   const Endpoint here = local_endpoint(listener_.get());
   std::string host = options_.advertise;
   if (host.empty()) host = options_.bind_host.empty() ? host_name() : here.host();
-  rendezvous_->set(address_key(options_.id, options_.rank),
-                   fmt::format("{} {} {}", here.port(), options_.tls ? "tls" : "plain", host),
-                   deadline);
+  rendezvous_->set(
+      address_key(options_.id, options_.rank),
+      fmt::format("{} {} {} {}", here.port(), options_.tls ? "tls" : "plain", host, options_.name),
+      deadline);
 }
 
-std::vector<SocketAddress> Engine::look_up(int peer, Deadline deadline) {
+Engine::Address Engine::look_up(int peer, Deadline deadline) {
   const auto words = split(rendezvous_->get(address_key(options_.id, peer), deadline), ' ');
-  const auto port = words.size() == 3 ? parse_unsigned(words[0]) : std::nullopt;
+  const auto port = words.size() >= 4 ? parse_unsigned(words[0]) : std::nullopt;
   if (!port || *port == 0 || *port > 65535)
     throw ProtocolError("it published something else than an address",
                         {.advice = "Run the same version of Cohort on all hosts."});
   if ((words[1] == "tls") != options_.tls)
     throw InvalidInput(
         fmt::format("it {} TLS, and {} {}", words[1] == "tls" ? "uses" : "does not use",
-                    name_of(options_.rank), options_.tls ? "does" : "does not"),
+                    options_.name, options_.tls ? "does" : "does not"),
         {.advice = "Choose TLS on all ranks or on none."});
-  return resolve(Endpoint::tcp(words[2], static_cast<int>(*port)),
-                 Deadline::after(std::chrono::seconds(10)));
+  return {resolve(Endpoint::tcp(words[2], static_cast<int>(*port)),
+                  Deadline::after(std::chrono::seconds(10))),
+          join({words.begin() + 3, words.end()}, " ")};
 }
 
 HandshakeOptions Engine::handshake_options(const Purpose& purpose) const {
@@ -148,7 +151,8 @@ void Engine::dial(Entry& entry) {
   try {
     for (int i = 0; i < streams; ++i) {
       const Purpose purpose{
-          group_tag(options_.id), options_.rank, options_.size, entry.link->lane(), i, streams};
+          group_tag(options_.id), options_.rank, options_.size, entry.link->lane(), i, streams,
+          options_.name};
       dial.streams.push_back(std::make_unique<Stream>(make_channel(begin_connect(address), false),
                                                       handshake_options(purpose), false));
       watch(*dial.streams.back());
@@ -196,8 +200,8 @@ void Engine::accept_all() {
       unwatch(*incoming_.front());
       incoming_.pop_front();
     }
-    const Purpose self{
-        group_tag(options_.id), options_.rank, options_.size, Lane::collective, 0, 1};
+    const Purpose self{group_tag(options_.id), options_.rank, options_.size, Lane::collective, 0, 1,
+                       options_.name};
     incoming_.push_back(std::make_unique<Stream>(make_channel(std::move(socket), true),
                                                  handshake_options(self), true));
     watch(*incoming_.back());
@@ -217,7 +221,7 @@ void Engine::set_up_incoming() {
       }
     } catch (const Error& error) {
       last_refusal_ = fmt::format("{} ({})", peer_name((*it)->fd()), error.message());
-      log::warning("{} turned a connection from {} away", name_of(options_.rank), last_refusal_);
+      log::warning("{} turned a connection from {} away", options_.name, last_refusal_);
       unwatch(**it);
       keep = false;
     }
@@ -234,6 +238,7 @@ void Engine::welcome(std::unique_ptr<Stream>& stream) {
   Entry& target = entry(purpose->rank, purpose->lane);
   if (!target.link->attach(purpose->stream, purpose->streams, stream))
     throw AuthError("that rank is connected already");
+  target.link->set_peer_name(purpose->name);
 }
 
 void Engine::say_goodbye(const Goodbye& goodbye) {

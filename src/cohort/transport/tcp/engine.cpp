@@ -32,14 +32,11 @@ void Breakage::raise() const {
   throw PeerError(text, context);
 }
 
-std::string Engine::name_of(int rank) const {
-  return options_.name_of ? options_.name_of(rank) : fmt::format("rank {}", rank);
-}
-
 Engine::Entry& Engine::entry(int peer, Lane lane) {
   auto [it, is_new] = entries_.try_emplace({peer, lane});
   if (is_new)
-    it->second.link = std::make_unique<Link>(peer, lane, name_of(options_.rank), name_of(peer));
+    it->second.link =
+        std::make_unique<Link>(peer, lane, options_.name, fmt::format("rank {}", peer));
   return it->second;
 }
 
@@ -66,7 +63,7 @@ void Engine::check(const Message& message) {
   if (broken_) broken_->raise();
   const Entry& from = entries_.at({message.peer, message.lane});
   if (from.link->ended() || (message.is_send && from.link->goodbye()))
-    fail({Breakage::Kind::peer, message.peer, from.link->goodbye()->text, {}});
+    fail({Breakage::Kind::peer, message.peer, from.link->goodbye()->notice.text, {}});
   if (broken_) broken_->raise();
 }
 
@@ -133,12 +130,14 @@ bool Engine::pump(Entry& entry) {
   try {
     const bool moved = entry.link->pump();
     const auto& goodbye = entry.link->goodbye();
-    if (goodbye && goodbye->kind != Goodbye::Kind::left)
-      fail({goodbye->kind == Goodbye::Kind::protocol ? Breakage::Kind::protocol
-                                                     : Breakage::Kind::peer,
-            goodbye->culprit,
-            goodbye->text,
-            {}});
+    if (goodbye && goodbye->kind == Goodbye::Kind::aborted)
+      fail({Breakage::Kind::peer,
+            goodbye->notice.culprit,
+            goodbye->notice.text,
+            {},
+            goodbye->notice});
+    if (goodbye && goodbye->kind == Goodbye::Kind::protocol)
+      fail({Breakage::Kind::protocol, entry.link->peer(), goodbye->notice.text, {}});
     return moved;
   } catch (const Error& error) {
     fail_with(*entry.link, error);
@@ -175,7 +174,7 @@ bool Engine::find_addresses(Lock& lock, Deadline deadline) {
     const int peer = key.first;
     if (!addresses_.contains(peer)) {
       lock.unlock();
-      std::vector<SocketAddress> found;
+      Address found;
       std::optional<Breakage> failure;
       try {
         found = look_up(
@@ -183,17 +182,18 @@ bool Engine::find_addresses(Lock& lock, Deadline deadline) {
       } catch (const TimeoutError&) {
       } catch (const Error& error) {
         failure = {Breakage::Kind::peer, peer,
-                   fmt::format("{} cannot be found: {}", name_of(peer), error.message()),
+                   fmt::format("{} cannot be found: {}", entry.link->peer_name(), error.message()),
                    error.context().advice};
       }
       lock.lock();
       if (failure) fail(*failure);
       if (broken_) return false;
-      if (!found.empty()) addresses_[peer] = std::move(found);
+      if (!found.sockets.empty()) addresses_[peer] = std::move(found);
     }
     if (addresses_.contains(peer)) {
       entry.dial.wanted = false;
-      entry.dial.addresses = addresses_[peer];
+      entry.dial.addresses = addresses_[peer].sockets;
+      entry.link->set_peer_name(addresses_[peer].name);
       dial(entry);
       if (broken_) return false;
     } else {
@@ -207,7 +207,7 @@ void Engine::fail_with(const Link& link, const Error& error) {
   const std::string& name = link.peer_name();
   Breakage breakage{Breakage::Kind::peer, link.peer(), {}, error.context().advice};
   if (link.goodbye()) {  // it had left, and then the connection closed
-    breakage.text = link.goodbye()->text;
+    breakage.text = link.goodbye()->notice.text;
   } else if (dynamic_cast<const AuthError*>(&error) != nullptr) {
     breakage.kind = Breakage::Kind::auth;
     breakage.text =
@@ -228,22 +228,22 @@ void Engine::fail(Breakage breakage) {
   // Callers may take their memory back as soon as they hear of it.
   for (auto& [key, entry] : entries_) entry.link->detach();
   if (broken_->kind == Breakage::Kind::protocol)
-    say_goodbye({Goodbye::Kind::protocol, broken_->culprit, broken_->text});
+    say_goodbye({Goodbye::Kind::protocol, {0, broken_->culprit, broken_->text}});
   wake();
   changed_.notify_all();
 }
 
 void Engine::drop(const Message& message) noexcept {
   if (message.complete.load(std::memory_order_acquire)) return;
-  abort({options_.rank, fmt::format("{} gave up a transfer with {}", name_of(options_.rank),
-                                    name_of(message.peer))});
+  abort({0, options_.rank,
+         fmt::format("{} gave up a transfer with rank {}", options_.name, message.peer)});
 }
 
 void Engine::abort(const AbortNotice& notice) noexcept {
   try {
     Lock lock(mutex_);
-    fail({Breakage::Kind::peer, notice.culprit, notice.text, {}});
-    say_goodbye({Goodbye::Kind::aborted, notice.culprit, notice.text});
+    fail({Breakage::Kind::peer, notice.culprit, notice.text, {}, notice});
+    say_goodbye({Goodbye::Kind::aborted, notice});
   } catch (const std::exception&) {
     wake();  // out of memory: at least nobody sleeps on
   }
@@ -253,15 +253,20 @@ void Engine::close() noexcept {
   try {
     Lock lock(mutex_);
     if (broken_) {
-      say_goodbye({Goodbye::Kind::aborted, broken_->culprit, broken_->text});
+      say_goodbye({Goodbye::Kind::aborted, {0, broken_->culprit, broken_->text}});
     } else {
-      const std::string text = fmt::format("{} left the group", name_of(options_.rank));
+      const std::string text = fmt::format("{} left the group", options_.name);
       fail({Breakage::Kind::peer, options_.rank, text, {}});
-      say_goodbye({Goodbye::Kind::left, options_.rank, text});
+      say_goodbye({Goodbye::Kind::left, {0, options_.rank, text}});
     }
   } catch (const std::exception&) {
     wake();
   }
+}
+
+std::optional<AbortNotice> Engine::aborted() const {
+  Lock lock(mutex_);
+  return broken_ ? broken_->notice : std::nullopt;
 }
 
 void Engine::wake() noexcept {

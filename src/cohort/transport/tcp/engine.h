@@ -27,6 +27,7 @@ struct Breakage {
   int culprit = -1;
   std::string text;
   std::string advice;
+  std::optional<AbortNotice> notice = {};  // this rank's or a peer's, when that was the reason
 
   [[noreturn]] void raise() const;
 };
@@ -44,6 +45,7 @@ class Engine {
   void drop(const Message& message) noexcept;  // its transfer is destroyed
   void abort(const AbortNotice& notice) noexcept;
   void close() noexcept;  // leaves the group
+  std::optional<AbortNotice> aborted() const;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -60,14 +62,17 @@ class Engine {
   };
   using Key = std::pair<int, Lane>;
 
-  std::string name_of(int rank) const;
   HandshakeOptions handshake_options(const Purpose& purpose) const;
   std::unique_ptr<Channel> make_channel(UniqueFd socket, bool server) const;
   Entry& entry(int peer, Lane lane);
 
   void publish(Deadline deadline);
   bool find_addresses(Lock& lock, Deadline deadline);  // true when some are still missing
-  std::vector<SocketAddress> look_up(int peer, Deadline deadline);
+  struct Address {
+    std::vector<SocketAddress> sockets;
+    std::string name;
+  };
+  Address look_up(int peer, Deadline deadline);
   void dial(Entry& entry);
   void accept_all();
   void set_up_incoming();
@@ -93,13 +98,13 @@ class Engine {
   std::unique_ptr<TlsContext> tls_;
   UniqueFd listener_, epoll_, wakeup_;
 
-  std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
   bool polling_ = false;
   std::map<Key, Entry> entries_;
-  std::map<int, std::vector<SocketAddress>> addresses_;  // of peers, once known
-  std::list<std::unique_ptr<Stream>> incoming_;          // accepted, not proven yet
-  std::unordered_map<std::uint64_t, Stream*> watched_;   // by the id that epoll reports
+  std::map<int, Address> addresses_;                    // of peers, once known
+  std::list<std::unique_ptr<Stream>> incoming_;         // accepted, not proven yet
+  std::unordered_map<std::uint64_t, Stream*> watched_;  // by the id that epoll reports
   std::uint64_t next_watch_ = 2;
   unsigned rounds_ = 0;
   std::string last_refusal_;

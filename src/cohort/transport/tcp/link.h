@@ -24,6 +24,7 @@ class Link {
   int peer() const { return peer_; }
   Lane lane() const { return lane_; }
   const std::string& peer_name() const { return peer_name_; }
+  void set_peer_name(std::string name) { peer_name_ = std::move(name); }
 
   MessagePointer post(bool is_send, std::byte* memory, std::size_t size);
 

@@ -34,6 +34,7 @@ class TcpMessenger : public Messenger {
     return transfer(false, peer, lane, bytes.data(), bytes.size());
   }
   void abort(const AbortNotice& notice) noexcept override { engine_->abort(notice); }
+  std::optional<AbortNotice> aborted() const override { return engine_->aborted(); }
 
  private:
   std::unique_ptr<Transfer> transfer(bool is_send, int peer, Lane lane, std::byte* memory,

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,7 +25,7 @@ struct TcpOptions {
   // TLS 1.3 for everything, with a key made from the secret instead of certificates.
   bool tls = false;
 
-  std::function<std::string(int rank)> name_of;  // for errors; empty: "rank 3"
+  std::string name;  // how peers' errors call this rank; empty: "rank 3"
 };
 
 constexpr int kRemoteStreams = 2;

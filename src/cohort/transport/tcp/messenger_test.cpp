@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <future>
-#include <random>
 #include <thread>
 #include <vector>
 
@@ -21,8 +20,9 @@ const Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
 
 Bytes pattern(std::size_t size, unsigned seed) {
   Bytes bytes(size);
-  std::mt19937 random(seed);
-  for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+  std::uint32_t state = seed + 1;
+  for (auto& byte : bytes)
+    byte = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
   return bytes;
 }
 
@@ -56,7 +56,7 @@ class TcpMessenger : public ::testing::TestWithParam<Variant> {
     const Secret secret = Secret::generate();
     std::vector<std::unique_ptr<Messenger>> messengers;
     for (int rank = 0; rank < size; ++rank) {
-      TcpOptions options{.rank = rank, .size = size, .id = "test", .name_of = {}};
+      TcpOptions options{.rank = rank, .size = size, .id = "test"};
       if (GetParam().secret) options.secret = secret;
       options.tls = GetParam().tls;
       options.streams = GetParam().streams;
@@ -117,13 +117,13 @@ TEST_P(TcpMessenger, MessagesOfEverySizeArriveWholeAndInOrder) {
 
 TEST_P(TcpMessenger, BothWaysAtOnceWithoutBufferSpaceForEither) {
   run(2, [&](int rank, Messenger& messenger) {
-    const Bytes out = pattern(30'000'000, static_cast<unsigned>(rank));
+    const Bytes out = pattern(12'000'000, static_cast<unsigned>(rank));
     Bytes in(out.size());
     auto send = messenger.send(1 - rank, Lane::collective, out);
     auto receive = messenger.receive(1 - rank, Lane::collective, in);
     receive->wait(in.size(), soon());
     send->wait(out.size(), soon());
-    EXPECT_EQ(in, pattern(30'000'000, static_cast<unsigned>(1 - rank)));
+    EXPECT_EQ(in, pattern(12'000'000, static_cast<unsigned>(1 - rank)));
   });
 }
 
@@ -202,8 +202,11 @@ TEST_P(TcpMessenger, AbortTellsConnectedPeersWhy) {
     (rank == 0 ? messenger.send(1, Lane::collective, bytes)
                : messenger.receive(0, Lane::collective, bytes))
         ->wait(bytes.size(), soon());
+    (rank == 1 ? messenger.send(0, Lane::collective, bytes)
+               : messenger.receive(1, Lane::collective, bytes))
+        ->wait(bytes.size(), soon());
     if (rank == 0) {
-      messenger.abort({2, "rank 2 fell over"});
+      messenger.abort({7, 2, "rank 2 fell over"});
       EXPECT_THAT(message_of<PeerError>([&] { messenger.receive(1, Lane::collective, bytes); }),
                   HasSubstr("rank 2 fell over"));
     } else {
@@ -213,6 +216,9 @@ TEST_P(TcpMessenger, AbortTellsConnectedPeersWhy) {
                   }),
                   HasSubstr("rank 2 fell over"));
       EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(2));
+      ASSERT_TRUE(messenger.aborted().has_value());
+      EXPECT_EQ(messenger.aborted()->kind, 7u);
+      EXPECT_EQ(messenger.aborted()->culprit, 2);
     }
   });
 }
@@ -224,7 +230,7 @@ TEST_P(TcpMessenger, AbortIsHeardThoughDataLiesBeforeIt) {
     if (rank == 0) {  // sends what rank 2 never asks for, then aborts
       messenger.receive(2, Lane::point_to_point, go)->wait(1, soon());
       messenger.send(2, Lane::collective, bytes)->wait(bytes.size(), soon());
-      messenger.abort({0, "enough"});
+      messenger.abort({0, 0, "enough"});
     } else if (rank == 1) {
       heard.get_future().wait();
     } else {  // waits for somebody else
@@ -244,7 +250,7 @@ TEST_P(TcpMessenger, AbortWakesAWaiterOfTheSameRank) {
     if (rank == 1) return;
     Bytes bytes(10);
     auto receive = messenger.receive(1, Lane::collective, bytes);
-    std::thread other([&] { messenger.abort({0, "called off"}); });
+    std::thread other([&] { messenger.abort({0, 0, "called off"}); });
     EXPECT_THAT(message_of<PeerError>([&] { receive->wait(10, soon()); }), HasSubstr("called off"));
     other.join();
   });
@@ -281,6 +287,7 @@ TEST_P(TcpMessenger, ADeadlineNamesThePeerAndBreaksTheMessenger) {
         [&] { receive->wait(10, Deadline::after(std::chrono::milliseconds(100))); });
     EXPECT_THAT(text, HasSubstr("rank 0"));
     message_of<TimeoutError>([&] { messenger.send(0, Lane::collective, bytes); });
+    EXPECT_FALSE(messenger.aborted().has_value());
     over.set_value();
   });
 }
@@ -302,7 +309,7 @@ TEST_P(TcpMessenger, ATransferGivenUpBreaksBothSides) {
 
 TEST(TcpMessengerOptions, TheNetworkNeedsASecretUnlessToldOtherwise) {
   auto meeting = std::make_shared<MemoryRendezvous>();
-  TcpOptions options{.size = 2, .id = "g", .bind_host = "", .name_of = {}};
+  TcpOptions options{.size = 2, .id = "g", .bind_host = ""};
   EXPECT_THAT(message_of<InvalidInput>([&] { make_messenger(options, meeting, soon()); }),
               HasSubstr("no secret"));
   options.insecure = true;
@@ -314,7 +321,7 @@ TEST(TcpMessengerOptions, TheNetworkNeedsASecretUnlessToldOtherwise) {
 
 TEST(TcpMessengerOptions, TlsNeedsASecretAndBothSidesMustWantIt) {
   auto meeting = std::make_shared<MemoryRendezvous>();
-  TcpOptions options{.size = 2, .id = "g", .tls = true, .name_of = {}};
+  TcpOptions options{.size = 2, .id = "g", .tls = true};
   EXPECT_THAT(message_of<InvalidInput>([&] { make_messenger(options, meeting, soon()); }),
               HasSubstr("secret"));
   options.secret = Secret::generate();

@@ -41,9 +41,10 @@ Goodbye decode_goodbye(ByteReader& reader) {
   if (kind > static_cast<std::uint8_t>(Goodbye::Kind::protocol))
     throw ProtocolError(fmt::format("{} is no kind of goodbye", kind));
   goodbye.kind = static_cast<Goodbye::Kind>(kind);
-  goodbye.culprit = reader.integer<std::int32_t>();
-  goodbye.text = reader.text(kMaxGoodbyeText);
-  for (char& c : goodbye.text)
+  goodbye.notice.kind = reader.integer<std::uint32_t>();
+  goodbye.notice.culprit = reader.integer<std::int32_t>();
+  goodbye.notice.text = reader.text(kMaxGoodbyeText);
+  for (char& c : goodbye.notice.text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';  // it is printed
   return goodbye;
 }
@@ -71,8 +72,9 @@ std::string encode(const Goodbye& goodbye) {
   ByteWriter(bytes)
       .integer(static_cast<std::uint8_t>(Kind::goodbye))
       .integer(static_cast<std::uint8_t>(goodbye.kind))
-      .integer(goodbye.culprit)
-      .text(std::string_view(goodbye.text).substr(0, kMaxGoodbyeText));
+      .integer(goodbye.notice.kind)
+      .integer(static_cast<std::int32_t>(goodbye.notice.culprit))
+      .text(std::string_view(goodbye.notice.text).substr(0, kMaxGoodbyeText));
   return bytes;
 }
 
@@ -91,13 +93,14 @@ Control decode_control(std::string_view payload) {
 }
 
 std::string encode(const Purpose& purpose) {
-  return fmt::format("{} {} {} {} {} {}", purpose.group, purpose.rank, purpose.size,
-                     static_cast<int>(purpose.lane), purpose.stream, purpose.streams);
+  return fmt::format("{} {} {} {} {} {} {}", purpose.group, purpose.rank, purpose.size,
+                     static_cast<int>(purpose.lane), purpose.stream, purpose.streams, purpose.name)
+      .substr(0, kMaxIdentity);
 }
 
 std::optional<Purpose> decode_purpose(std::string_view identity) {
   const auto words = split(identity, ' ');
-  if (words.size() != 6) return std::nullopt;
+  if (words.size() < 6) return std::nullopt;
   std::array<int, 5> numbers{};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     const auto number = parse_unsigned(words[i + 1]);
@@ -106,7 +109,13 @@ std::optional<Purpose> decode_purpose(std::string_view identity) {
   }
   const auto [rank, size, lane, stream, streams] = numbers;
   if (rank >= size || lane > 1 || streams > kMaxStreams || stream >= streams) return std::nullopt;
-  return Purpose{words[0], rank, size, static_cast<Lane>(lane), stream, streams};
+  return Purpose{words[0],
+                 rank,
+                 size,
+                 static_cast<Lane>(lane),
+                 stream,
+                 streams,
+                 join({words.begin() + 6, words.end()}, " ")};
 }
 
 std::string group_tag(const std::string& id) {

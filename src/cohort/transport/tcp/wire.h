@@ -39,10 +39,7 @@ struct ChunkHeader {
 struct Goodbye {
   enum class Kind : std::uint8_t { left, aborted, protocol };
   Kind kind = Kind::left;
-  std::int32_t culprit = -1;
-  std::string text;
-
-  bool operator==(const Goodbye&) const = default;
+  AbortNotice notice;  // of `left` and `protocol` only the text
 };
 
 using Control = std::variant<ChunkHeader, Goodbye>;
@@ -62,6 +59,7 @@ struct Purpose {
   Lane lane = Lane::collective;
   int stream = 0;
   int streams = 1;
+  std::string name;  // of the side that speaks, for people; cut to what fits
 
   bool operator==(const Purpose&) const = default;
 };
