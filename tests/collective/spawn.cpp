@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cohort/collective/form.h"
+#include "cohort/collective/world.h"
 #include "cohort/transport/inproc/messenger.h"
 #include "cohort/transport/rendezvous.h"
 
@@ -64,6 +65,26 @@ auto spawn_hosts(int hosts, bool blocks) {
   };
 }
 
+// The same over TCP on loopback, with a secret; each rank on a host of its own or in blocks.
+auto spawn_tcp(int hosts, bool tls, int streams) {
+  return [=](int size, std::chrono::milliseconds timeout, const Body& body) {
+    auto rendezvous = std::make_shared<transport::MemoryRendezvous>();
+    FormOptions options{
+        .timeout = timeout, .part_bytes = kPartBytes, .authenticate = {}, .connect = {}};
+    use_network(options, {.secret = Secret::generate(), .tls = tls, .streams = streams});
+    run_ranks(size, [&](int rank) {
+      const int host = hosts < size ? rank * hosts / size : rank;
+      const auto group = form_group({.rank = rank,
+                                     .size = size,
+                                     .task = "worker/" + std::to_string(rank),
+                                     .host = "host" + std::to_string(host),
+                                     .host_identity = "identity" + std::to_string(host)},
+                                    rendezvous, options, Deadline::after(std::chrono::seconds(20)));
+      body(*group);
+    });
+  };
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const Factory& factory) { return out << factory.name; }
@@ -73,7 +94,10 @@ std::vector<Factory> all_factories() {
           {"shm", spawn_shm},
           {"two_hosts", spawn_hosts(2, true)},
           {"two_hosts_interleaved", spawn_hosts(2, false)},
-          {"a_host_each", spawn_hosts(64, false)}};
+          {"a_host_each", spawn_hosts(64, false)},
+          {"tcp", spawn_tcp(64, false, 0)},
+          {"tcp_two_hosts", spawn_tcp(2, false, 2)},
+          {"tls", spawn_tcp(64, true, 0)}};
 }
 
 void run_ranks(int size, const std::function<void(int rank)>& body) {

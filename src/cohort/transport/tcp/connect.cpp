@@ -1,7 +1,6 @@
 // How an engine's connections come about and end.
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -22,10 +21,13 @@ namespace {
 
 constexpr std::uint64_t kListenerId = 0;
 constexpr std::uint64_t kWakeupId = 1;
-// Connections that have not proven yet who they are; past this the oldest goes.
-constexpr std::size_t kMaxUnproven = 1024;
-// How long a goodbye may wait for a peer that takes its last chunk.
-constexpr auto kGoodbyeLimit = std::chrono::milliseconds(50);
+constexpr std::uint64_t kProbeId = ~std::uint64_t{0};
+// How long a look into the rendezvous may hold up the other transfers, and how often a peer that is
+// not connected is looked up again: it may have aborted.
+constexpr auto kLookUpSlice = std::chrono::milliseconds(20);
+constexpr auto kLookUpPeriod = std::chrono::milliseconds(100);
+// The notice of an abort is left behind within this time, or not at all.
+constexpr auto kPublishEndLimit = std::chrono::milliseconds(500);
 
 bool only_loopback(const std::string& host) {
   if (host.empty()) return false;
@@ -104,8 +106,21 @@ void Engine::publish(Deadline deadline) {
       deadline);
 }
 
+// "end KIND CULPRIT TEXT": peers that are not connected find it where they look for the address.
+void Engine::publish_end(const AbortNotice& notice) {
+  rendezvous_->set(address_key(options_.id, options_.rank),
+                   fmt::format("end {} {} {}", notice.kind, notice.culprit, notice.text),
+                   Deadline::after(kPublishEndLimit));
+}
+
 Engine::Address Engine::look_up(int peer, Deadline deadline) {
   const auto words = split(rendezvous_->get(address_key(options_.id, peer), deadline), ' ');
+  const auto rest = [&] { return join({words.begin() + 3, words.end()}, " "); };
+  if (words.size() >= 4 && words[0] == "end")
+    return {{},
+            {},
+            AbortNotice{static_cast<std::uint32_t>(parse_unsigned(words[1]).value_or(0)),
+                        static_cast<int>(parse_unsigned(words[2]).value_or(-1)), rest()}};
   const auto port = words.size() >= 4 ? parse_unsigned(words[0]) : std::nullopt;
   if (!port || *port == 0 || *port > 65535)
     throw ProtocolError("it published something else than an address",
@@ -117,7 +132,65 @@ Engine::Address Engine::look_up(int peer, Deadline deadline) {
         {.advice = "Choose TLS on all ranks or on none."});
   return {resolve(Endpoint::tcp(words[2], static_cast<int>(*port)),
                   Deadline::after(std::chrono::seconds(10))),
-          join({words.begin() + 3, words.end()}, " ")};
+          rest(),
+          {}};
+}
+
+Engine::TimePoint Engine::open_links(Lock& lock, Deadline deadline) {
+  TimePoint next = TimePoint::max();
+  // Entries are never removed, so that this walk survives the look-ups, which are not locked.
+  for (auto& [key, entry] : entries_) {
+    if (entry.link->is_open() || !entry.link->wanted()) continue;
+    Dial& dial = entry.dial;
+    if ((dial.failure || Deadline::Clock::now() >= dial.next_look) &&
+        !refresh(lock, entry, deadline))
+      return next;
+    go_on(entry);
+    if (broken_) return next;
+    if (!entry.link->is_open()) next = std::min(next, dial.failure ? TimePoint() : dial.next_look);
+  }
+  return next;
+}
+
+// Looks the peer up, again perhaps. False when the engine is broken.
+bool Engine::refresh(Lock& lock, Entry& entry, Deadline deadline) {
+  const Link& link = *entry.link;
+  const TimePoint soon = Deadline::Clock::now() + kLookUpSlice;
+  Address found;
+  std::optional<Breakage> failure;
+  lock.unlock();
+  try {
+    found = look_up(link.peer(), Deadline::at(std::min(deadline.when(), soon)));
+  } catch (const TimeoutError&) {
+  } catch (const Error& error) {
+    failure = {Breakage::Kind::peer, link.peer(),
+               fmt::format("rank {} cannot be found: {}", link.peer(), error.message()),
+               error.context().advice};
+  }
+  lock.lock();
+  if (found.end)
+    failure = {Breakage::Kind::peer, found.end->culprit, found.end->text, {}, found.end};
+  else if (entry.dial.failure)
+    failure = entry.dial.failure;
+  if (failure) fail(std::move(*failure));
+  if (found.sockets.empty() || broken_) return !broken_;
+  entry.dial.next_look = Deadline::Clock::now() + kLookUpPeriod;
+  if (entry.dial.addresses.empty()) {
+    entry.dial.addresses = std::move(found.sockets);
+    entry.link->set_peer_name(found.name);
+  }
+  return true;
+}
+
+void Engine::go_on(Entry& entry) {
+  Dial& dial = entry.dial;
+  if (dial.addresses.empty()) return;
+  if (entry.link->peer() > options_.rank)
+    probe(entry);
+  else if (!dial.streams.empty())
+    set_up_dialled(entry);
+  else if (!dial.failure)
+    this->dial(entry);
 }
 
 HandshakeOptions Engine::handshake_options(const Purpose& purpose) const {
@@ -158,10 +231,15 @@ void Engine::dial(Entry& entry) {
       watch(*dial.streams.back());
     }
   } catch (const Error& error) {
-    hang_up(dial);
-    if (dial.next_address < dial.addresses.size()) return this->dial(entry);
-    fail_with(*entry.link, error);
+    dial_failed(entry, error, true);
   }
+}
+
+// The next address is tried, or the rendezvous asked whether the peer ended by itself.
+void Engine::dial_failed(Entry& entry, const Error& error, bool connecting) {
+  hang_up(entry.dial);
+  if (connecting && entry.dial.next_address < entry.dial.addresses.size()) return dial(entry);
+  entry.dial.failure = breakage_of(*entry.link, error);
 }
 
 void Engine::hang_up(Dial& dial) {
@@ -179,9 +257,7 @@ void Engine::set_up_dialled(Entry& entry) {
       all_proven = stream->set_up() && all_proven;
     }
   } catch (const Error& error) {
-    hang_up(dial);
-    if (connecting && dial.next_address < dial.addresses.size()) return this->dial(entry);
-    return fail_with(*entry.link, error);
+    return dial_failed(entry, error, connecting);
   }
   if (!all_proven) return;
   for (const auto& stream : dial.streams) {
@@ -194,79 +270,30 @@ void Engine::set_up_dialled(Entry& entry) {
   dial.streams.clear();
 }
 
-void Engine::accept_all() {
-  while (UniqueFd socket = accept_ready(listener_.get())) {
-    if (incoming_.size() >= kMaxUnproven) {
-      unwatch(*incoming_.front());
-      incoming_.pop_front();
+// A probe says nothing, so the peer hangs up now and then; only a refusal means that it is gone.
+void Engine::probe(Entry& entry) {
+  UniqueFd& socket = entry.dial.probe;
+  try {
+    if (!socket) {
+      socket = begin_connect(entry.dial.addresses.front());
+      epoll_event event{};
+      event.events = EPOLLRDHUP;
+      event.data.u64 = kProbeId;
+      if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) != 0)
+        throw SystemError("watch a socket", errno);
     }
-    const Purpose self{group_tag(options_.id), options_.rank, options_.size, Lane::collective, 0, 1,
-                       options_.name};
-    incoming_.push_back(std::make_unique<Stream>(make_channel(std::move(socket), true),
-                                                 handshake_options(self), true));
-    watch(*incoming_.back());
+    char byte;
+    const ssize_t count = ::recv(socket.get(), &byte, 1, MSG_DONTWAIT);
+    const int code = errno;
+    if (count < 0 && (code == EAGAIN || code == ENOTCONN || code == EINTR)) return;
+    socket.reset();
+    if (count < 0 && code == ECONNREFUSED)
+      throw PeerError(fmt::format("its address does not answer: {}", std::strerror(code)));
+    entry.dial.next_look = {};
+  } catch (const Error& error) {
+    socket.reset();
+    entry.dial.failure = breakage_of(*entry.link, error);
   }
-}
-
-// A stranger must not disturb the group: it is turned away, and that is all.
-void Engine::set_up_incoming() {
-  for (auto it = incoming_.begin(); it != incoming_.end();) {
-    bool keep = true;
-    try {
-      if ((*it)->set_up()) {
-        welcome(*it);
-        keep = false;
-      } else if (Deadline::Clock::now() - (*it)->born() > kHandshakeTimeout) {
-        throw TimeoutError("it did not prove in time that it belongs to the job");
-      }
-    } catch (const Error& error) {
-      last_refusal_ = fmt::format("{} ({})", peer_name((*it)->fd()), error.message());
-      log::warning("{} turned a connection from {} away", options_.name, last_refusal_);
-      unwatch(**it);
-      keep = false;
-    }
-    it = keep ? std::next(it) : incoming_.erase(it);
-  }
-}
-
-void Engine::welcome(std::unique_ptr<Stream>& stream) {
-  const auto purpose = decode_purpose(stream->peer_identity());
-  if (!purpose || purpose->group != group_tag(options_.id) || purpose->size != options_.size ||
-      purpose->rank <= options_.rank) {
-    throw AuthError("it belongs to another group");
-  }
-  Entry& target = entry(purpose->rank, purpose->lane);
-  if (!target.link->attach(purpose->stream, purpose->streams, stream))
-    throw AuthError("that rank is connected already");
-  target.link->set_peer_name(purpose->name);
-}
-
-void Engine::say_goodbye(const Goodbye& goodbye) {
-  if (std::exchange(said_goodbye_, true)) return;
-  std::vector<Stream*> streams;
-  for (auto& [key, entry] : entries_)
-    for (const auto& stream : entry.link->streams())
-      if (stream != nullptr) streams.push_back(stream.get());
-  const Deadline limit = Deadline::after(kGoodbyeLimit);
-  std::vector<bool> told(streams.size());
-  while (!streams.empty()) {
-    std::vector<pollfd> waiting;
-    for (std::size_t i = 0; i < streams.size(); ++i) {
-      Outbound& outbound = streams[i]->outbound();
-      while (streams[i]->write_once()) continue;
-      if (!told[i] && outbound.idle()) {
-        outbound.start(goodbye);
-        told[i] = true;
-        while (streams[i]->write_once()) continue;
-      }
-      if (!outbound.idle() && !streams[i]->hung_up())
-        waiting.push_back({streams[i]->fd(), POLLOUT, 0});
-    }
-    if (waiting.empty() || limit.expired()) break;
-    ::poll(waiting.data(), waiting.size(), limit.poll_timeout_ms());
-    for (Stream* stream : streams) stream->note_events(EPOLLOUT);
-  }
-  for (Stream* stream : streams) stream->finish();
 }
 
 }  // namespace cohort::transport::tcp

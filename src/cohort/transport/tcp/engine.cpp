@@ -6,14 +6,14 @@
 #include <array>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 
 namespace cohort::transport::tcp {
 
 namespace {
-
-// How long a look into the rendezvous may hold up the other transfers.
-constexpr auto kLookUpSlice = std::chrono::milliseconds(20);
 constexpr unsigned kRoundsBetweenPolls = 16;
+// Most peers that should connect do so before anybody looks after them.
+constexpr auto kProbeAfter = std::chrono::milliseconds(40);
 
 }  // namespace
 
@@ -34,9 +34,11 @@ void Breakage::raise() const {
 
 Engine::Entry& Engine::entry(int peer, Lane lane) {
   auto [it, is_new] = entries_.try_emplace({peer, lane});
-  if (is_new)
+  if (is_new) {
     it->second.link =
         std::make_unique<Link>(peer, lane, options_.name, fmt::format("rank {}", peer));
+    if (peer > options_.rank) it->second.dial.next_look = Deadline::Clock::now() + kProbeAfter;
+  }
   return it->second;
 }
 
@@ -49,10 +51,7 @@ MessagePointer Engine::post(bool is_send, int peer, Lane lane, std::byte* memory
   Entry& target = entry(peer, lane);
   const MessagePointer message = target.link->post(is_send, memory, size);
   if (!target.link->is_open()) {
-    if (peer < options_.rank && target.dial.addresses.empty()) {
-      target.dial.wanted = true;
-      if (polling_) wake();
-    }
+    if (polling_) wake();  // the connection is the poller's business
   } else if (is_send) {
     pump(target);  // a small message is on its way before the caller waits
   }
@@ -112,16 +111,16 @@ std::string Engine::lateness(const Message& message) const {
 }
 
 void Engine::run_round(Lock& lock, Deadline deadline) {
-  const bool missing = find_addresses(lock, deadline);
+  const auto next_look = open_links(lock, deadline);
+  if (broken_) return;
   bool moved = false;
   for (auto& [key, entry] : entries_) {
-    if (!entry.dial.streams.empty()) set_up_dialled(entry);
     moved = pump(entry) || moved;
     if (broken_) return;
   }
   // While data flows, a look now and then finds what else has come.
   if (!moved)
-    poll(lock, missing ? 0 : deadline.poll_timeout_ms());
+    poll(lock, Deadline::at(std::min(deadline.when(), next_look)).poll_timeout_ms());
   else if (++rounds_ % kRoundsBetweenPolls == 0)
     poll(lock, 0);
 }
@@ -166,44 +165,9 @@ void Engine::poll(Lock& lock, int timeout_ms) {
   set_up_incoming();
 }
 
-bool Engine::find_addresses(Lock& lock, Deadline deadline) {
-  bool missing = false;
-  // Entries are never removed, so that this walk survives the unlocked look-up.
-  for (auto& [key, entry] : entries_) {
-    if (!entry.dial.wanted) continue;
-    const int peer = key.first;
-    if (!addresses_.contains(peer)) {
-      lock.unlock();
-      Address found;
-      std::optional<Breakage> failure;
-      try {
-        found = look_up(
-            peer, Deadline::at(std::min(deadline.when(), Deadline::after(kLookUpSlice).when())));
-      } catch (const TimeoutError&) {
-      } catch (const Error& error) {
-        failure = {Breakage::Kind::peer, peer,
-                   fmt::format("{} cannot be found: {}", entry.link->peer_name(), error.message()),
-                   error.context().advice};
-      }
-      lock.lock();
-      if (failure) fail(*failure);
-      if (broken_) return false;
-      if (!found.sockets.empty()) addresses_[peer] = std::move(found);
-    }
-    if (addresses_.contains(peer)) {
-      entry.dial.wanted = false;
-      entry.dial.addresses = addresses_[peer].sockets;
-      entry.link->set_peer_name(addresses_[peer].name);
-      dial(entry);
-      if (broken_) return false;
-    } else {
-      missing = true;
-    }
-  }
-  return missing;
-}
+void Engine::fail_with(const Link& link, const Error& error) { fail(breakage_of(link, error)); }
 
-void Engine::fail_with(const Link& link, const Error& error) {
+Breakage Engine::breakage_of(const Link& link, const Error& error) {
   const std::string& name = link.peer_name();
   Breakage breakage{Breakage::Kind::peer, link.peer(), {}, error.context().advice};
   if (link.goodbye()) {  // it had left, and then the connection closed
@@ -219,7 +183,7 @@ void Engine::fail_with(const Link& link, const Error& error) {
     breakage.text = fmt::format("{} died or was cut off: {}", name, error.message());
     breakage.advice = "Read that rank's log for the cause.";
   }
-  fail(std::move(breakage));
+  return breakage;
 }
 
 void Engine::fail(Breakage breakage) {
@@ -235,6 +199,11 @@ void Engine::fail(Breakage breakage) {
 
 void Engine::drop(const Message& message) noexcept {
   if (message.complete.load(std::memory_order_acquire)) return;
+  {
+    // Whoever broke the messenger tells the peers why; it is not for the remains of a call to.
+    Lock lock(mutex_);
+    if (broken_) return;
+  }
   abort({0, options_.rank,
          fmt::format("{} gave up a transfer with rank {}", options_.name, message.peer)});
 }
@@ -243,9 +212,13 @@ void Engine::abort(const AbortNotice& notice) noexcept {
   try {
     Lock lock(mutex_);
     fail({Breakage::Kind::peer, notice.culprit, notice.text, {}, notice});
+    if (said_goodbye_) return;
     say_goodbye({Goodbye::Kind::aborted, notice});
-  } catch (const std::exception&) {
-    wake();  // out of memory: at least nobody sleeps on
+    lock.unlock();
+    publish_end(notice);
+  } catch (const std::exception& error) {
+    log::debug("{} could not tell all peers that it aborts: {}", options_.name, error.what());
+    wake();
   }
 }
 
@@ -259,7 +232,8 @@ void Engine::close() noexcept {
       fail({Breakage::Kind::peer, options_.rank, text, {}});
       say_goodbye({Goodbye::Kind::left, {0, options_.rank, text}});
     }
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    log::debug("{} could not say goodbye to all peers: {}", options_.name, error.what());
     wake();
   }
 }

@@ -49,12 +49,16 @@ class Engine {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  // A link whose connections this rank makes, since its peer's rank is lower.
+  using TimePoint = Deadline::Clock::time_point;
+  // How a link that is not open yet comes about. The rank that dials is the higher one.
   struct Dial {
-    bool wanted = false;  // and not begun
-    std::vector<SocketAddress> addresses;
+    std::vector<SocketAddress> addresses;  // empty until it is dialled
     std::size_t next_address = 0;
-    std::vector<std::unique_ptr<Stream>> streams;  // until each is proven
+    std::vector<std::unique_ptr<Stream>> streams;  // until all are proven
+    std::optional<Breakage> failure;               // of the last address
+    TimePoint next_look;                           // into the rendezvous
+    // The lower rank's: a connection that says nothing. It ends when the peer does.
+    UniqueFd probe;
   };
   struct Entry {
     std::unique_ptr<Link> link;
@@ -66,21 +70,31 @@ class Engine {
   std::unique_ptr<Channel> make_channel(UniqueFd socket, bool server) const;
   Entry& entry(int peer, Lane lane);
 
+  // In connect.cpp.
   void publish(Deadline deadline);
-  bool find_addresses(Lock& lock, Deadline deadline);  // true when some are still missing
+  void publish_end(const AbortNotice& notice);
   struct Address {
     std::vector<SocketAddress> sockets;
     std::string name;
+    std::optional<AbortNotice> end;  // it is there no more
   };
   Address look_up(int peer, Deadline deadline);
+  TimePoint open_links(Lock& lock, Deadline deadline);  // when to call it again at the latest
+  bool refresh(Lock& lock, Entry& entry, Deadline deadline);
+  void go_on(Entry& entry);
   void dial(Entry& entry);
-  void accept_all();
-  void set_up_incoming();
+  void dial_failed(Entry& entry, const Error& error, bool connecting);
   void set_up_dialled(Entry& entry);
-  void welcome(std::unique_ptr<Stream>& stream);  // taken, unless it throws
+  void probe(Entry& entry);
   void hang_up(Dial& dial);
   void watch(Stream& stream);
   void unwatch(const Stream& stream);
+
+  // In accept.cpp.
+  void accept_all();
+  void set_up_incoming();
+  void welcome(std::unique_ptr<Stream>& stream);  // taken, unless it throws
+  void say_goodbye(const Goodbye& goodbye);
 
   void run_round(Lock& lock, Deadline deadline);
   bool pump(Entry& entry);
@@ -90,7 +104,7 @@ class Engine {
 
   void fail(Breakage breakage);
   void fail_with(const Link& link, const Error& error);
-  void say_goodbye(const Goodbye& goodbye);
+  static Breakage breakage_of(const Link& link, const Error& error);
   void wake() noexcept;
 
   TcpOptions options_;
@@ -102,7 +116,7 @@ class Engine {
   std::condition_variable changed_;
   bool polling_ = false;
   std::map<Key, Entry> entries_;
-  std::map<int, Address> addresses_;                    // of peers, once known
+  // of peers, once known
   std::list<std::unique_ptr<Stream>> incoming_;         // accepted, not proven yet
   std::unordered_map<std::uint64_t, Stream*> watched_;  // by the id that epoll reports
   std::uint64_t next_watch_ = 2;

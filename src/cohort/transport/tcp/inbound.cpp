@@ -48,11 +48,11 @@ void Inbound::commit(std::size_t bytes) {
   advance();
 }
 
-void Inbound::resume() { advance(); }
+bool Inbound::resume() { return advance(); }
 
-void Inbound::advance() {
-  bool moved = true;
-  while (moved) switch (state_) {
+bool Inbound::advance() {
+  int steps = -1;
+  for (bool moved = true; moved; ++steps) switch (state_) {
       case State::control:
         moved = read_control();
         break;
@@ -74,6 +74,7 @@ void Inbound::advance() {
     end_ -= begin_;
     begin_ = 0;
   }
+  return steps > 0;
 }
 
 bool Inbound::read_control() {

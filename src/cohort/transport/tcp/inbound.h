@@ -34,9 +34,10 @@ class Inbound {
   int prepare(std::array<iovec, 2>& places);
   void commit(std::size_t bytes);
 
-  // A chunk came that the sink did not want; resume() asks it again.
+  // A chunk came that the sink did not want; resume() asks it again, and is true when it
+  // then did.
   bool stalled() const { return state_ == State::placing; }
-  void resume();
+  bool resume();
 
   bool ended() const { return state_ == State::ended; }  // the goodbye came
   bool between_frames() const { return state_ == State::control && begin_ == end_; }
@@ -46,7 +47,7 @@ class Inbound {
   bool read_control();
   bool place();
   bool finish_chunk();
-  void advance();
+  bool advance();  // true when a step was made
   std::size_t take(std::byte* to, std::size_t most);
 
   FrameDecoder decoder_;

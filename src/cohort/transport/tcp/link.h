@@ -26,6 +26,8 @@ class Link {
   const std::string& peer_name() const { return peer_name_; }
   void set_peer_name(std::string name) { peer_name_ = std::move(name); }
 
+  bool wanted() const { return next_send_ + next_receive_ > 0; }  // something was posted
+
   MessagePointer post(bool is_send, std::byte* memory, std::size_t size);
 
   // A proven connection becomes stream `index` of `streams`; false, and it stays the caller's, when

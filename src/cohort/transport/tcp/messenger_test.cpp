@@ -115,6 +115,20 @@ TEST_P(TcpMessenger, MessagesOfEverySizeArriveWholeAndInOrder) {
   });
 }
 
+TEST_P(TcpMessenger, MessagesThatCameTogetherAreTakenOneByOne) {
+  run(2, [&](int rank, Messenger& messenger) {
+    Bytes bytes(8);
+    for (int round = 0; round < 10; ++round) {
+      if (rank == 0)
+        for (int i = 0; i < 5; ++i) messenger.send(1, Lane::collective, bytes)->wait(8, soon());
+      if (rank == 1)
+        for (int i = 0; i < 5; ++i)
+          messenger.receive(0, Lane::collective, bytes)
+              ->wait(8, Deadline::after(std::chrono::seconds(5)));
+    }
+  });
+}
+
 TEST_P(TcpMessenger, BothWaysAtOnceWithoutBufferSpaceForEither) {
   run(2, [&](int rank, Messenger& messenger) {
     const Bytes out = pattern(12'000'000, static_cast<unsigned>(rank));
@@ -245,14 +259,45 @@ TEST_P(TcpMessenger, AbortIsHeardThoughDataLiesBeforeIt) {
   });
 }
 
-TEST_P(TcpMessenger, AbortWakesAWaiterOfTheSameRank) {
-  run(2, [&](int rank, Messenger& messenger) {
+TEST_P(TcpMessenger, APeerThatDiesBeforeItConnectsIsNoticed) {
+  run(3, [&](int rank, Messenger& messenger) {
     if (rank == 1) return;
+    Bytes bytes(10);
+    const auto start = Deadline::Clock::now();
+    EXPECT_THAT(message_of<PeerError>(
+                    [&] { messenger.receive(1, Lane::collective, bytes)->wait(10, soon()); }),
+                HasSubstr("rank 1"));
+    EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(3));
+  });
+}
+
+TEST_P(TcpMessenger, AnAbortBeforeTheFirstConnectionIsHeard) {
+  std::promise<void> heard;
+  run(3, [&](int rank, Messenger& messenger) {
+    if (rank == 1) {
+      messenger.abort({5, 1, "no disk"});
+      return heard.get_future().wait();
+    }
+    Bytes bytes(10);
+    EXPECT_THAT(message_of<PeerError>(
+                    [&] { messenger.receive(1, Lane::collective, bytes)->wait(10, soon()); }),
+                HasSubstr("no disk"));
+    ASSERT_TRUE(messenger.aborted().has_value());
+    EXPECT_EQ(messenger.aborted()->kind, 5u);
+    if (rank == 2) heard.set_value();
+  });
+}
+
+TEST_P(TcpMessenger, AbortWakesAWaiterOfTheSameRank) {
+  std::promise<void> over;
+  run(2, [&](int rank, Messenger& messenger) {
+    if (rank == 1) return over.get_future().wait();
     Bytes bytes(10);
     auto receive = messenger.receive(1, Lane::collective, bytes);
     std::thread other([&] { messenger.abort({0, 0, "called off"}); });
     EXPECT_THAT(message_of<PeerError>([&] { receive->wait(10, soon()); }), HasSubstr("called off"));
     other.join();
+    over.set_value();
   });
 }
 

@@ -91,8 +91,9 @@ bool Stream::prove() {
     const IoResult result = channel_->read(&place, 1);
     if (result.status == IoResult::Status::would_block) return false;
     if (result.status == IoResult::Status::closed)
-      throw AuthError("it hung up before both sides were proven");
+      throw PeerError("it hung up before both sides were proven");
     if (result.status != IoResult::Status::progress) throw_gone(result);
+    heard_something_ = true;
     std::visit([&](auto& h) { h.feed({buffer, result.count}); }, handshake_);
   }
   result_ = std::visit([](auto& h) { return h.result(); }, handshake_);
@@ -106,15 +107,11 @@ void Stream::open(ChunkSink& sink) {
 }
 
 bool Stream::read_once() {
-  if (detached_ || inbound_->ended()) return false;
-  if (inbound_->stalled()) {
-    inbound_->resume();
-    if (inbound_->stalled() || inbound_->ended()) return false;
-  }
-  if (!readable_) return false;
+  if (detached_) return false;
+  const bool resumed = inbound_->stalled() && inbound_->resume();
   std::array<iovec, 2> places;
   const int count = inbound_->prepare(places);
-  if (count == 0) return false;
+  if (count == 0 || !readable_) return resumed;
   const IoResult result = channel_->read(places.data(), count);
   switch (result.status) {
     case IoResult::Status::progress:
@@ -122,7 +119,7 @@ bool Stream::read_once() {
       return true;
     case IoResult::Status::would_block:
       readable_ = false;
-      return false;
+      return resumed;
     case IoResult::Status::closed:
     case IoResult::Status::failed:
       break;

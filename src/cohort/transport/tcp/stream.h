@@ -33,6 +33,7 @@ class Stream {
   // Goes on with connecting and proving. True once the peer is proven.
   bool set_up();
   bool connected() const { return phase_ > Phase::connecting; }
+  bool heard_something() const { return heard_something_; }
   bool proven() const { return phase_ == Phase::proven; }
   const std::string& peer_identity() const { return result_.peer_identity; }
 
@@ -62,6 +63,7 @@ class Stream {
   Phase phase_;
   Deadline::Clock::time_point born_ = Deadline::Clock::now();
   std::string unsent_;  // of the handshake
+  bool heard_something_ = false;
   HandshakeResult result_;
   std::optional<Inbound> inbound_;
   std::optional<Outbound> outbound_;
