@@ -28,7 +28,9 @@ constexpr milliseconds kServiceGrace{
     1000};  // services get at least this, or all of a shorter grace
 constexpr milliseconds kFarewell{300};
 constexpr seconds kLeftoverTime{5};
-constexpr seconds kStragglerReminder{30};
+// How long after the first task's end, and then ever more rarely, the awaited ones are named.
+constexpr milliseconds kFirstReminder{2000};
+constexpr milliseconds kLastReminder{60'000};
 constexpr seconds kQuickPreemption{10};
 constexpr int kMaxQuickPreemptions = 3;
 
@@ -265,9 +267,12 @@ void Supervisor::on_task_exit(TaskProcess& task) {
     task.record().memory_evidence = oom_.evidence(task.record().pid);
   switch (outcome_->on_exit(task.id(), status)) {
     case Outcome::Verdict::running:
-      announce_end_of(task);
-      if (status.success() && !is_service(task.id().type) && !straggler_timer_)
-        remind_of_stragglers();
+      if (!status.success())
+        log::warning("{} (pid {}) ended with {}; the job goes on without it. Its log: {}",
+                     to_string(task.id()), task.record().pid, to_string(status),
+                     task.record().log.string());
+      else if (!is_service(task.id().type) && !straggler_timer_ && !options_.quiet)
+        remind_of_stragglers(kFirstReminder);
       break;
     case Outcome::Verdict::succeeded:
       if (phase_ == Phase::settling) break;  // too late: somebody has failed
@@ -336,26 +341,16 @@ bool Supervisor::any_alive(bool services) const {
   });
 }
 
-void Supervisor::announce_end_of(const TaskProcess& task) const {
-  const TaskRecord& record = task.record();
-  if (!record.exit->success())
-    log::warning("{} (pid {}) ended with {}; the job goes on without it. Its log: {}",
-                 to_string(record.id), record.pid, to_string(*record.exit), record.log.string());
-  else if (!options_.quiet)
-    log::info("{} ended after {:.1f} s", to_string(record.id),
-              static_cast<double>(record.ran_for.count()) / 1000.0);
-}
-
-void Supervisor::remind_of_stragglers() {
-  straggler_timer_ = loop_.call_after(kStragglerReminder, [this] {
-    std::vector<std::string> waiting;
+void Supervisor::remind_of_stragglers(milliseconds delay) {
+  straggler_timer_ = loop_.call_after(delay, [this, delay] {
+    std::vector<std::string> ended, waiting;
+    for (const auto& task : tasks_)
+      if (!task->alive() && !is_service(task->id().type)) ended.push_back(to_string(task->id()));
     for (const auto& id : outcome_->awaited()) waiting.push_back(to_string(id));
     if (phase_ != Phase::running || waiting.empty()) return;
-    log::info(
-        "still waiting for {}; others have ended. If they wait for a task that has left, stop "
-        "the job with Ctrl-C",
-        join(waiting, ", "));
-    remind_of_stragglers();
+    log::info("{} ended with 0; waiting for {} (Ctrl-C stops the job)", join(ended, ", "),
+              join(waiting, ", "));
+    remind_of_stragglers(std::min<milliseconds>(2 * delay, kLastReminder));
   });
 }
 

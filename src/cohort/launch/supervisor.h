@@ -57,8 +57,7 @@ class Supervisor {
   void kill_the_rest();
 
   bool any_alive(bool services) const;
-  void announce_end_of(const TaskProcess& task) const;
-  void remind_of_stragglers();
+  void remind_of_stragglers(std::chrono::milliseconds delay);
   bool should_restart(const TaskRecord& cause);
   int conclude(JobState state, int exit_code);
   void write_record();
