@@ -12,7 +12,7 @@
 namespace cohort::tools {
 namespace {
 
-constexpr const char* kCommands = "run doctor completion";
+constexpr const char* kCommands = "run bench doctor completion";
 constexpr const char* kTopOptions = "--help --version";
 constexpr const char* kDoctorOptions = "--help --json";
 constexpr const char* kShells = "bash zsh fish";

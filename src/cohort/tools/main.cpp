@@ -14,6 +14,7 @@
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/version.h"
+#include "cohort/tools/bench_command.h"
 #include "cohort/tools/completion.h"
 #include "cohort/tools/doctor.h"
 #include "cohort/tools/run_command.h"
@@ -27,6 +28,7 @@ Usage: cohort COMMAND [options]
 
 Commands:
   run         start, watch and end a distributed job on this machine
+  bench       measure this machine: cohort bench collective
   doctor      check this machine and say what is wrong and how to mend it
   completion  print a completion script for bash, zsh or fish
 
@@ -45,7 +47,10 @@ using Words = std::vector<std::string>;
 
 int dispatch(const Words& all) {
   const std::map<std::string, std::function<int(const Words&, const Words&)>> commands = {
-      {"run", run_command}, {"doctor", doctor_command}, {"completion", completion_command}};
+      {"run", run_command},
+      {"bench", bench_command},
+      {"doctor", doctor_command},
+      {"completion", completion_command}};
   if (all.empty()) {
     std::cerr << kHelp;
     return 2;
