@@ -101,9 +101,15 @@ long shared_memory_kb() {
   return kb;
 }
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 int rounds() {
   const char* text = std::getenv("COHORT_KILL_ROUNDS");
-  return text != nullptr ? std::atoi(text) : 200;
+  return text != nullptr ? std::atoi(text) : kSanitized ? 40 : 200;
 }
 
 TEST(CollectiveProcess, AKilledRankIsNamedByAllOthersWithin100Ms) {
@@ -133,7 +139,7 @@ TEST(CollectiveProcess, AKilledRankIsNamedByAllOthersWithin100Ms) {
   }
   std::sort(detection_ms.begin(), detection_ms.end());
   // Sanitizers and crowded machines stretch the tail; the typical case must hold.
-  EXPECT_LT(detection_ms[detection_ms.size() / 2], 100);
+  EXPECT_LT(detection_ms[detection_ms.size() / 2], kSanitized ? 1000 : 100);
   RecordProperty("median_ms", std::to_string(detection_ms[detection_ms.size() / 2]));
   RecordProperty("worst_ms", std::to_string(detection_ms.back()));
   std::printf("detection: median %.1f ms, worst %.1f ms\n", detection_ms[detection_ms.size() / 2],

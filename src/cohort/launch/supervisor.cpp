@@ -62,6 +62,13 @@ JobIdentity make_identity(const JobOptions& options, const cluster::Environment&
   return identity;
 }
 
+// Relative where it lies below the current folder.
+std::filesystem::path as_seen_from_here(const std::filesystem::path& path) {
+  std::error_code gone;  // the current folder may have been deleted
+  auto relative = path.lexically_relative(std::filesystem::current_path(gone));
+  return gone || relative.empty() || *relative.begin() == ".." ? path : relative;
+}
+
 void ask_to_stop(TaskProcess& task) {
   task.signal(SIGTERM);
   task.signal(SIGCONT);  // a suspended task could not answer
@@ -126,7 +133,7 @@ int Supervisor::run() {
     start_attempt();
     if (record_.attempt == 1 && !options_.quiet)
       log::info("job {}: {}; output in {}", identity_.job, describe_tasks(options_),
-                identity_.output.string());
+                as_seen_from_here(identity_.output).string());
     wait_for_attempt();
     end_attempt();
     if (stop_signal_) return conclude(JobState::stopped, 128 + stop_signal_);
