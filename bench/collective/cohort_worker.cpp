@@ -1,5 +1,5 @@
 // One rank of the benchmark over Cohort.
-// usage: collective_bench_cohort RANK SIZE STORE_HOST STORE_PORT ID [full|idle]
+// usage: collective_bench_cohort RANK SIZE STORE_HOST STORE_PORT ID [full|idle|tcp]
 #include <sys/resource.h>
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "bench/collective/cases.h"
 #include "cohort/collective/form.h"
+#include "cohort/collective/world.h"
 #include "cohort/transport/store_rendezvous.h"
 
 namespace {
@@ -64,8 +65,13 @@ int main(int argc, char** argv) {
                                               .name = fmt::format("rank/{}", rank)},
                                              soon);
   auto rendezvous = std::make_shared<transport::StoreRendezvous>(*store, argv[5]);
-  const auto group = collective::form_group({.rank = rank, .size = size}, rendezvous,
-                                            collective::FormOptions{}, soon);
+  collective::Member self{.rank = rank, .size = size};
+  collective::FormOptions form;
+  if (mode == "tcp") {  // as if each rank had a host of its own
+    self.host_identity = fmt::format("host {}", rank);
+    collective::use_network(form, {});
+  }
+  const auto group = collective::form_group(self, rendezvous, form, soon);
   if (mode == "idle")
     measure_idle(*group);
   else

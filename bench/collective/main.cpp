@@ -1,7 +1,7 @@
 // How fast is all-reduce on this machine, beside OpenMPI, Gloo and what its memory and its loopback
 // network can do? Every system is measured in turn, for several rounds; a figure is the median over
 // the rounds of the slowest rank's median.
-// usage: collective_bench [--rounds N] [--full] [--without openmpi] [--without gloo]
+// usage: collective_bench [--rounds N] [--full] [--only-tcp] [--without openmpi] [--without gloo]
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -51,7 +51,7 @@ class Rounds {
 };
 
 struct Results {
-  std::map<int, Rounds> cohort, mpi, gloo;  // by ranks
+  std::map<int, Rounds> cohort, tcp, mpi, gloo;  // by ranks
   std::map<std::size_t, std::vector<double>> shared_sum;
   std::vector<double> raw_tcp;
   std::vector<double> idle;
@@ -62,6 +62,7 @@ constexpr std::size_t kMB = 1 << 20;
 struct Options {
   int rounds = 3;
   bool full = false;
+  bool only_tcp = false;
   bool openmpi = bench::have_mpi();
   bool gloo = bench::have_gloo();
 };
@@ -70,14 +71,17 @@ Results measure(const Options& options) {
   Results results;
   for (int round = 0; round < options.rounds; ++round) {
     for (const int ranks : {2, 4}) {
+      if (options.only_tcp && ranks != 2) continue;
       std::fprintf(stderr, "round %d of %d, %d ranks\n", round + 1, options.rounds, ranks);
-      results.cohort[ranks].add(bench::run_cohort(ranks, options.full));
+      if (!options.only_tcp) results.cohort[ranks].add(bench::run_cohort(ranks, options.full));
+      results.tcp[ranks].add(bench::run_cohort_tcp(ranks));
       if (options.openmpi) results.mpi[ranks].add(bench::run_mpi(ranks, options.full));
       if (options.gloo) results.gloo[ranks].add(bench::run_gloo(ranks, options.full));
     }
+    results.raw_tcp.push_back(bench::raw_tcp_micros(64 * kMB));
+    if (options.only_tcp) continue;
     for (const std::size_t bytes : {kMB, 64 * kMB})
       results.shared_sum[bytes].push_back(bench::shared_sum_micros(bytes));
-    results.raw_tcp.push_back(bench::raw_tcp_micros(64 * kMB));
     results.idle.push_back(bench::run_cohort_idle(4));
   }
   return results;
@@ -90,6 +94,22 @@ double rate(std::size_t bytes, double micros) {
 std::string cell(std::size_t bytes, double micros) {
   return micros > 0 ? fmt::format("{:9.1f} {:7.2f}", micros, rate(bytes, micros))
                     : fmt::format("{:>9} {:>7}", "-", "-");
+}
+
+void print_tcp_table(const Results& results) {
+  fmt::print("\nover TCP on loopback\n{:>5} {:>10} {:>5} | {:>17} | {:>17} | {:>7}\n", "type",
+             "bytes", "ranks", "Cohort us   GB/s", "Gloo us   GB/s", "x Gloo");
+  for (const auto& [ranks, rounds] : results.tcp)
+    for (const bench::Case& what : bench::make_cases(false)) {
+      if (what.memory != "group") continue;
+      const double ours = rounds.median(what.type, what.bytes, what.memory);
+      const auto it = results.gloo.find(ranks);
+      const double gloo =
+          it == results.gloo.end() ? 0 : it->second.median(what.type, what.bytes, "own");
+      fmt::print("{:>5} {:>10} {:>5} | {} | {} | {}\n", what.type, what.bytes, ranks,
+                 cell(what.bytes, ours), cell(what.bytes, gloo),
+                 gloo > 0 ? fmt::format("{:7.2f}", gloo / ours) : fmt::format("{:>7}", "-"));
+    }
 }
 
 void print_table(const Results& results, bool full) {
@@ -130,6 +150,7 @@ void write_plot(const Results& results, bool full) {
       bench::plot("all-reduce, f32, 2 ranks on one host",
                   {series("Cohort, group memory", "#c0392b", results.cohort, "group"),
                    series("Cohort, own memory", "#e67e22", results.cohort, "own"),
+                   series("Cohort, TCP", "#8e44ad", results.tcp, "group"),
                    series("OpenMPI", "#2980b9", results.mpi, "own"),
                    series("Gloo", "#7f8c8d", results.gloo, "own")});
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
@@ -149,11 +170,21 @@ void record(const Results& results, bool full, bench::Targets& targets) {
       }
   };
   keep("cohort", results.cohort);
+  keep("cohort_tcp", results.tcp);
   keep("openmpi", results.mpi);
   keep("gloo", results.gloo);
   for (const auto& [bytes, micros] : results.shared_sum)
     targets.record(fmt::format("limit_shared_sum_{}_us", bytes), bench::Spread(micros));
   targets.record("limit_raw_tcp_67108864_us", bench::Spread(results.raw_tcp));
+}
+
+void expect_tcp(const Results& results, bench::Targets& targets) {
+  const double ours = results.tcp.at(2).median("f32", 64 * kMB, "group");
+  targets.expect("tcp_2_ranks_64mb_of_raw_tcp", bench::Spread(results.raw_tcp).median / ours,
+                 ">=", 0.6);
+  if (!results.gloo.empty())
+    targets.expect("tcp_2_ranks_64mb_vs_gloo",
+                   results.gloo.at(2).median("f32", 64 * kMB, "own") / ours, ">=", 2.5);
 }
 
 void expect(const Results& results, bench::Targets& targets) {
@@ -204,19 +235,23 @@ int main(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--full")
       options.full = true;
+    else if (word == "--only-tcp")
+      options.only_tcp = true;
     else if (word == "--rounds" && i + 1 < argc)
       options.rounds = std::max(1, std::atoi(argv[++i]));
     else if (word == "--without" && i + 1 < argc)
       (std::string(argv[++i]) == "gloo" ? options.gloo : options.openmpi) = false;
     else {
-      fmt::print(stderr,
-                 "usage: collective_bench [--rounds N] [--full] [--without openmpi|gloo]\n");
+      fmt::print(
+          stderr,
+          "usage: collective_bench [--rounds N] [--full] [--only-tcp] [--without openmpi|gloo]\n");
       return 2;
     }
   }
   try {
     const Results results = measure(options);
-    print_table(results, options.full);
+    if (!options.only_tcp) print_table(results, options.full);
+    print_tcp_table(results);
     for (const auto& [bytes, micros] : results.shared_sum)
       fmt::print(
           "limit: two cores, a[i] = b[i] = a[i] + b[i] on shared pages, {} MB: {:.1f} us, "
@@ -224,10 +259,11 @@ int main(int argc, char** argv) {
           bytes / kMB, bench::Spread(micros).median, rate(bytes, bench::Spread(micros).median));
     fmt::print("limit: raw loopback TCP, 64 MB both ways: {:.2f} GB/s each way\n\n",
                rate(64 * kMB, bench::Spread(results.raw_tcp).median));
-    write_plot(results, options.full);
+    if (!options.only_tcp) write_plot(results, options.full);
     bench::Targets targets("collective");
     record(results, options.full, targets);
-    expect(results, targets);
+    if (!options.only_tcp) expect(results, targets);
+    expect_tcp(results, targets);
     targets.finish();
   } catch (const std::exception& error) {
     fmt::print(stderr, "collective_bench: {}\n", error.what());

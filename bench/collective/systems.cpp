@@ -76,6 +76,8 @@ Timings run_cohort(int ranks, bool full) {
   return parse(run_cohort_ranks(ranks, full ? "full" : "short"));
 }
 
+Timings run_cohort_tcp(int ranks) { return parse(run_cohort_ranks(ranks, "tcp")); }
+
 double run_cohort_idle(int ranks) {
   std::istringstream words(run_cohort_ranks(ranks, "idle"));
   double total = 0, share = 0;

@@ -16,6 +16,7 @@ using Timings = std::map<std::tuple<std::string, std::size_t, std::string>, Timi
 // Each starts `ranks` processes, waits for them, and gathers what they printed. Throws Error when
 // one of them failed.
 Timings run_cohort(int ranks, bool full);
+Timings run_cohort_tcp(int ranks);  // as if each rank had a host of its own
 Timings run_mpi(int ranks, bool full);
 Timings run_gloo(int ranks, bool full);
 // CPU seconds a second of all ranks together while they wait in a barrier.
