@@ -44,7 +44,9 @@ void Engine::set_up_incoming() {
         throw TimeoutError("it did not prove in time that it belongs to the job");
       }
     } catch (const Error& error) {
-      if ((*it)->heard_something()) {  // a peer that waits for this rank says nothing
+      const bool silent =
+          !(*it)->heard_something() && dynamic_cast<const AuthError*>(&error) == nullptr;
+      if (!silent) {  // a peer that waits for this rank says nothing
         last_refusal_ = fmt::format("{} ({})", peer_name((*it)->fd()), error.message());
         log::warning("{} turned a connection from {} away", options_.name, last_refusal_);
       }

@@ -1,0 +1,117 @@
+// libFuzzer: whatever bytes come after the handshake, the parser of tcp's frames neither crashes
+// nor writes outside the memory it was given nor takes a chunk that was not sent.
+//
+// Raw bytes never pass the MAC, so the input is a script: each step feeds bytes as they are, or the
+// same bytes in a frame with a right MAC (what a peer that knows the secret but breaks the protocol
+// could send), or a right chunk, whole or damaged. The script also says in which portions all of it
+// is read.
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "cohort/base/crc32c.h"
+#include "cohort/base/error.h"
+#include "cohort/transport/tcp/inbound.h"
+
+namespace {
+
+using namespace cohort;
+using namespace cohort::transport::tcp;
+
+constexpr Digest kKey{1, 2, 3};
+
+// Memory of exactly the announced length, so that AddressSanitizer sees a byte too many.
+class FuzzSink : public ChunkSink {
+ public:
+  std::optional<std::byte*> place(const ChunkHeader& header) override {
+    if (header.length > kChunkBytes || header.offset + header.length > header.size) std::abort();
+    if (++refusals_ % 4 == 3) return std::nullopt;
+    memory_.assign(header.length, std::byte{0});
+    memory_.shrink_to_fit();
+    return memory_.data();
+  }
+  void arrived(const ChunkHeader& header) override {
+    if (crc32c(memory_.data(), header.length) != header.crc) std::abort();
+  }
+  void goodbye(const Goodbye& goodbye) override {
+    if (goodbye.notice.text.size() > kMaxGoodbyeText) std::abort();
+    if (++goodbyes_ > 1) std::abort();
+  }
+
+ private:
+  std::vector<std::byte> memory_;
+  unsigned refusals_ = 0;
+  int goodbyes_ = 0;
+};
+
+std::string make_stream(const std::uint8_t*& data, const std::uint8_t* end) {
+  FrameEncoder encoder(kKey, 4096);
+  std::string stream;
+  while (end - data >= 2) {
+    const std::uint8_t step = *data++;
+    const std::size_t length = std::min<std::size_t>(*data++, static_cast<std::size_t>(end - data));
+    const std::string bytes(reinterpret_cast<const char*>(data), length);
+    data += length;
+    switch (step % 4) {
+      case 0:
+        stream += bytes;
+        break;
+      case 1:
+        encoder.encode(bytes, stream);
+        break;
+      default: {
+        ChunkHeader header{.number = step,
+                           .size = length,
+                           .offset = 0,
+                           .length = static_cast<std::uint32_t>(length),
+                           .crc = crc32c(bytes.data(), length)};
+        if (step % 4 == 3) header.crc ^= step / 4;
+        encoder.encode(encode(header), stream);
+        stream += bytes;
+      }
+    }
+  }
+  return stream;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 1) return 0;
+  const std::size_t portion = 1 + data[0] * 7;
+  const std::uint8_t* at = data + 1;
+  const std::string stream = make_stream(at, data + size);
+  FuzzSink sink;
+  Inbound inbound(kKey, sink);
+  try {
+    std::size_t fed = 0;
+    for (int rounds = 0; fed < stream.size() && rounds < 100'000; ++rounds) {
+      if (inbound.stalled()) inbound.resume();
+      std::array<iovec, 2> places;
+      const int count = inbound.prepare(places);
+      if (count == 0 && inbound.ended()) return 0;
+      std::size_t moved = 0;
+      for (int i = 0; i < count; ++i) {
+        const std::size_t n =
+            std::min({places[i].iov_len, portion - std::min(portion, moved), stream.size() - fed});
+        std::memcpy(places[i].iov_base, stream.data() + fed, n);
+        fed += n;
+        moved += n;
+        if (n < places[i].iov_len) break;
+      }
+      if (moved > 0) inbound.commit(moved);
+    }
+  } catch (const ProtocolError&) {
+  }
+  // Decoders that take text from the network stand on their own, too.
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  (void)decode_purpose(text);
+  try {
+    (void)decode_control(text);
+  } catch (const ProtocolError&) {
+  }
+  return 0;
+}
