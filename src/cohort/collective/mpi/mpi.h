@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "cohort/collective/group.h"
+
+// Groups over a site's MPI, for jobs under mpirun or srun. Built where CMake finds MPI; otherwise
+// every call throws InvalidInput that says how to get it.
+//
+// The same bits as everywhere: MPI moves contributions, Cohort adds them in its one order.
+// What MPI does not offer: a killed process ends the whole job (that is MPI's way), and a group
+// needs MPI_THREAD_MULTIPLE. Waiting polls, with pauses that grow to 200 us.
+namespace cohort::collective::mpi {
+
+bool available();
+
+// Starts MPI in this process, with threads, unless that was done; ends it when the last such object
+// goes. The object must outlive all groups. Throws Error when MPI refuses threads.
+class Runtime {
+ public:
+  Runtime();
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  int rank() const;  // in MPI_COMM_WORLD
+  int size() const;
+
+ private:
+  bool started_ = false;
+};
+
+// The first `size` ranks of MPI_COMM_WORLD, all of them when 0. Collective over all of them; null
+// on a rank that is not in it.
+std::unique_ptr<Group> make_group(const Runtime& runtime, int size = 0,
+                                  std::chrono::milliseconds timeout = std::chrono::minutes(5));
+
+}  // namespace cohort::collective::mpi
