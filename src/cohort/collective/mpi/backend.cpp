@@ -38,62 +38,81 @@ Failure decode(std::string_view bytes) {
 
 }  // namespace
 
-// One message. A receive looks at what came before it takes it, so that sizes are compared.
+// One message. Receives of one peer are matched in the order in which they were posted, and look at
+// what came before they take it, so that sizes are compared.
+struct MpiBackend::Posted {
+  int peer = 0;
+  std::byte* memory = nullptr;
+  std::size_t bytes = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  std::atomic<bool> done = false;
+};
+
 class MpiTransfer : public transport::Transfer {
  public:
-  MpiTransfer(MpiBackend& backend, int peer, std::byte* memory, std::size_t bytes, bool is_send)
-      : backend_(backend), peer_(peer), memory_(memory), bytes_(bytes), is_send_(is_send) {
-    if (bytes > kLargestMessage)
-      throw InvalidInput(fmt::format("a message of {} bytes; MPI takes {}", bytes, kLargestMessage),
-                         {.advice = "Send it in parts."});
-    if (is_send)
-      MPI_Isend(memory, static_cast<int>(bytes), MPI_BYTE, peer, kMessageTag, backend.messages_,
-                &request_);
-  }
+  MpiTransfer(MpiBackend& backend, std::shared_ptr<MpiBackend::Posted> posted, bool is_send)
+      : backend_(backend), posted_(std::move(posted)), is_send_(is_send) {}
   ~MpiTransfer() override {
-    if (request_ != MPI_REQUEST_NULL && is_send_) MPI_Request_free(&request_);
+    if (!posted_->done) backend_.abort("a transfer was given up");
   }
 
-  std::size_t done() const override { return done_ ? bytes_ : 0; }
+  std::size_t done() const override { return posted_->done ? posted_->bytes : 0; }
 
   void wait(std::size_t, Deadline deadline) override {
-    if (done_) return;
     backend_.poll(
-        [&] { return step(); }, deadline,
-        fmt::format("{} {} bytes with rank {}", is_send_ ? "send of" : "recv of", bytes_, peer_));
-    done_ = true;
+        [&] {
+          backend_.match_receives();
+          return backend_.test(*posted_);
+        },
+        deadline, posted_->peer,
+        fmt::format("{} of {} bytes with rank {}", is_send_ ? "send" : "recv", posted_->bytes,
+                    posted_->peer));
   }
 
  private:
-  bool step() {
-    int flag = 0;
-    if (request_ == MPI_REQUEST_NULL) {
+  MpiBackend& backend_;
+  std::shared_ptr<MpiBackend::Posted> posted_;
+  bool is_send_;
+};
+
+bool MpiBackend::test(Posted& posted) {
+  std::lock_guard lock(posted_mutex_);
+  if (posted.done || posted.request == MPI_REQUEST_NULL) return posted.done;
+  int flag = 0;
+  MPI_Test(&posted.request, &flag, MPI_STATUS_IGNORE);
+  if (flag != 0) posted.done = true;
+  return posted.done;
+}
+
+// Of all peers: a send may wait for what the peer sends first.
+void MpiBackend::match_receives() {
+  for (int peer = 0; peer < size_; ++peer) match_receives_of(peer);
+}
+
+void MpiBackend::match_receives_of(int peer) {
+  std::string mismatch;
+  {
+    std::lock_guard lock(posted_mutex_);
+    auto& queue = receives_[static_cast<std::size_t>(peer)];
+    while (!queue.empty()) {
+      int flag = 0, count = 0;
       MPI_Message message;
       MPI_Status status;
-      MPI_Improbe(peer_, kMessageTag, backend_.messages_, &flag, &message, &status);
-      if (flag == 0) return false;
-      int count = 0;
+      MPI_Improbe(peer, kMessageTag, messages_, &flag, &message, &status);
+      if (flag == 0) return;
       MPI_Get_count(&status, MPI_BYTE, &count);
-      if (static_cast<std::size_t>(count) != bytes_)
-        backend_.fail({FailureKind::protocol,
-                       peer_,
-                       fmt::format("rank {} sent {} bytes where rank {} expects {}", peer_, count,
-                                   backend_.rank(), bytes_),
-                       {}});
-      MPI_Imrecv(memory_, count, MPI_BYTE, &message, &request_);
+      Posted& first = *queue.front();
+      if (static_cast<std::size_t>(count) != first.bytes) {
+        mismatch = fmt::format("rank {} sent {} bytes where rank {} expects {}", peer, count, rank_,
+                               first.bytes);
+        break;
+      }
+      MPI_Imrecv(first.memory, count, MPI_BYTE, &message, &first.request);
+      queue.pop_front();
     }
-    MPI_Test(&request_, &flag, MPI_STATUS_IGNORE);
-    return flag != 0;
   }
-
-  MpiBackend& backend_;
-  int peer_;
-  std::byte* memory_;
-  std::size_t bytes_;
-  bool is_send_;
-  MPI_Request request_ = MPI_REQUEST_NULL;
-  std::atomic<bool> done_ = false;
-};
+  if (!mismatch.empty()) fail({FailureKind::protocol, peer, std::move(mismatch), {}});
+}
 
 MpiBackend::MpiBackend(MPI_Comm comm) : collective_(comm) {
   MPI_Comm_dup(comm, &messages_);
@@ -101,6 +120,7 @@ MpiBackend::MpiBackend(MPI_Comm comm) : collective_(comm) {
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   left_.resize(static_cast<std::size_t>(size_));
+  receives_.resize(static_cast<std::size_t>(size_));
 }
 
 // Communicators are not freed: that is a collective call, and a destructor must not wait. Nor are
@@ -119,11 +139,12 @@ MpiBackend::~MpiBackend() {
 }
 
 template <typename Step>
-void MpiBackend::poll(Step&& step, Deadline deadline, const std::string& during) {
+void MpiBackend::poll(Step&& step, Deadline deadline, int peer, const std::string& during) {
   auto pause = std::chrono::microseconds(0);
   for (int i = 0;; ++i) {
-    if (step()) return;
-    check(during);
+    hear();
+    if (step()) return;  // what a peer sent before it left counts
+    check(peer, during);
     if (deadline.expired())
       fail({FailureKind::timed_out, -1, "the other ranks did not take part in time", during});
     if (i < 200) {
@@ -142,14 +163,14 @@ void MpiBackend::complete(MPI_Request request, Deadline deadline, const std::str
         MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
         return flag != 0;
       },
-      deadline, during);
+      deadline, kAll, during);
 }
 
-void MpiBackend::check(const std::string& during) {
-  hear();
+void MpiBackend::check(int with, const std::string& during) {
   std::lock_guard lock(mutex_);
   for (int peer = 0; peer < size_ && !failure_; ++peer)
-    if (left_[peer]) failure_ = Failure{FailureKind::left, peer, *left_[peer], during};
+    if (left_[peer] && (with == kAll || with == peer))
+      failure_ = Failure{FailureKind::left, peer, *left_[peer], during};
   if (!failure_) return;
   Failure failure = *failure_;
   failure.during = during;
@@ -219,13 +240,31 @@ void MpiBackend::leave() noexcept {
 }
 
 std::unique_ptr<transport::Transfer> MpiBackend::send(int peer, std::span<const std::byte> bytes) {
-  check("send");
-  return std::make_unique<MpiTransfer>(*this, peer, const_cast<std::byte*>(bytes.data()),
-                                       bytes.size(), true);
+  return post(peer, const_cast<std::byte*>(bytes.data()), bytes.size(), true);
 }
 
 std::unique_ptr<transport::Transfer> MpiBackend::receive(int peer, std::span<std::byte> bytes) {
-  return std::make_unique<MpiTransfer>(*this, peer, bytes.data(), bytes.size(), false);
+  return post(peer, bytes.data(), bytes.size(), false);
+}
+
+std::unique_ptr<transport::Transfer> MpiBackend::post(int peer, std::byte* memory,
+                                                      std::size_t bytes, bool is_send) {
+  hear();
+  check(kNobody, is_send ? "send" : "recv");
+  if (bytes > kLargestMessage)
+    throw InvalidInput(fmt::format("a message of {} bytes; MPI takes {}", bytes, kLargestMessage),
+                       {.advice = "Send it in parts."});
+  auto posted = std::make_shared<Posted>();
+  posted->peer = peer;
+  posted->memory = memory;
+  posted->bytes = bytes;
+  std::lock_guard lock(posted_mutex_);
+  if (is_send)
+    MPI_Isend(memory, static_cast<int>(bytes), MPI_BYTE, peer, kMessageTag, messages_,
+              &posted->request);
+  else
+    receives_[static_cast<std::size_t>(peer)].push_back(posted);
+  return std::make_unique<MpiTransfer>(*this, std::move(posted), is_send);
 }
 
 std::byte* MpiBackend::allocate(std::size_t bytes) {

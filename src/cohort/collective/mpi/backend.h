@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,15 +36,24 @@ class MpiBackend : public Backend {
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override;
 
-  // Polls `step` until it is true. Throws when the deadline passes or a peer broke the group.
+  // Polls `step` until it is true. Throws when the deadline passes, a peer broke the group, or
+  // `peer` (or anybody, for kAll) left it.
+  static constexpr int kAll = -1;
+  static constexpr int kNobody = -2;
   template <typename Step>
-  void poll(Step&& step, Deadline deadline, const std::string& during);
+  void poll(Step&& step, Deadline deadline, int peer, const std::string& during);
   // Breaks the group here and tells the peers; throws the first failure.
   [[noreturn]] void fail(Failure failure);
 
  private:
   friend class MpiTransfer;
-  void check(const std::string& during);
+  struct Posted;
+  std::unique_ptr<transport::Transfer> post(int peer, std::byte* memory, std::size_t bytes,
+                                            bool is_send);
+  bool test(Posted& posted);
+  void match_receives();
+  void match_receives_of(int peer);
+  void check(int peer, const std::string& during);
   void hear();  // notices that came
   void tell(const Failure& failure) noexcept;
   void complete(MPI_Request request, Deadline deadline, const std::string& during);
@@ -55,7 +65,9 @@ class MpiBackend : public Backend {
   int rank_ = 0;
   int size_ = 1;
   MPI_Comm collective_, messages_, notices_;
-  mutable std::mutex mutex_;  // guards the rest
+  std::mutex posted_mutex_;                                    // guards the requests of messages
+  std::vector<std::deque<std::shared_ptr<Posted>>> receives_;  // by peer, not matched yet
+  mutable std::mutex mutex_;                                   // guards the rest
   std::optional<Failure> failure_;
   std::vector<std::optional<std::string>> left_;  // by rank, its last words
   bool said_goodbye_ = false;

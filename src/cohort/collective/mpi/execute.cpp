@@ -92,7 +92,8 @@ struct Layout {
 }  // namespace
 
 void MpiBackend::execute(const Call& call, Deadline deadline) {
-  check(describe(call));
+  hear();
+  check(kAll, describe(call));
   agree(call, deadline);
   const auto* in = static_cast<const std::byte*>(call.in);
   auto* out = static_cast<std::byte*>(call.out);
