@@ -2,6 +2,8 @@
 // group needs; every process runs every test, those outside a test's group wait at its end.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "cohort/collective/mpi/mpi.h"
 #include "spawn.h"
 
@@ -19,7 +21,23 @@ void spawn_mpi(int size, std::chrono::milliseconds timeout, const Body& body) {
   }
 }
 
+// What ranks other than 0 print: failures only.
+class FailurePrinter : public ::testing::EmptyTestEventListener {
+  void OnTestPartResult(const ::testing::TestPartResult& result) override {
+    if (!result.failed()) return;
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::fprintf(stderr, "MPI rank %d, %s: %s\n", runtime->rank(),
+                 info != nullptr ? info->name() : "", result.summary());
+  }
+};
+
 }  // namespace
+
+void print_failures_only() {
+  auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  listeners.Append(new FailurePrinter);
+}
 
 std::ostream& operator<<(std::ostream& out, const Factory& factory) { return out << factory.name; }
 std::vector<Factory> all_factories() { return {{"mpi", spawn_mpi}}; }
@@ -31,8 +49,6 @@ int main(int argc, char** argv) {
   if (!cohort::collective::mpi::available()) return 77;
   const cohort::collective::mpi::Runtime runtime;
   cohort::collective::testing::runtime = &runtime;
-  if (runtime.rank() != 0)
-    delete ::testing::UnitTest::GetInstance()->listeners().Release(
-        ::testing::UnitTest::GetInstance()->listeners().default_result_printer());
+  if (runtime.rank() != 0) cohort::collective::testing::print_failures_only();
   return RUN_ALL_TESTS();
 }

@@ -18,18 +18,20 @@ constexpr int kMessageTag = 2;
 constexpr std::size_t kLargestMessage = INT_MAX;
 constexpr auto kLongestPause = std::chrono::microseconds(200);
 
-std::string encode(const Failure& failure) {
+std::string encode(const Failure& failure, std::uint64_t calls) {
   std::string bytes;
   ByteWriter(bytes)
+      .integer(calls)
       .integer(static_cast<std::uint32_t>(failure.kind))
       .integer(static_cast<std::int32_t>(failure.culprit))
       .text(failure.text);
   return bytes;
 }
 
-Failure decode(std::string_view bytes) {
+Failure decode(std::string_view bytes, std::uint64_t& calls) {
   ByteReader reader(bytes);
   Failure failure;
+  calls = reader.integer<std::uint64_t>();
   failure.kind = static_cast<FailureKind>(reader.integer<std::uint32_t>());
   failure.culprit = reader.integer<std::int32_t>();
   failure.text = reader.text(4096);
@@ -169,8 +171,8 @@ void MpiBackend::complete(MPI_Request request, Deadline deadline, const std::str
 void MpiBackend::check(int with, const std::string& during) {
   std::lock_guard lock(mutex_);
   for (int peer = 0; peer < size_ && !failure_; ++peer)
-    if (left_[peer] && (with == kAll || with == peer))
-      failure_ = Failure{FailureKind::left, peer, *left_[peer], during};
+    if (left_[peer] && (with == kAll ? left_[peer]->calls < calls_ : with == peer))
+      failure_ = Failure{FailureKind::left, peer, left_[peer]->text, during};
   if (!failure_) return;
   Failure failure = *failure_;
   failure.during = during;
@@ -189,9 +191,10 @@ void MpiBackend::hear() {
     MPI_Get_count(&status, MPI_BYTE, &count);
     std::vector<char> bytes(static_cast<std::size_t>(count));
     MPI_Mrecv(bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE);
-    const Failure failure = decode({bytes.data(), bytes.size()});
+    std::uint64_t calls = 0;
+    const Failure failure = decode({bytes.data(), bytes.size()}, calls);
     if (failure.kind == FailureKind::left)
-      left_[status.MPI_SOURCE] = failure.text;
+      left_[status.MPI_SOURCE] = Departure{failure.text, calls};
     else if (!failure_)
       failure_ = failure;
   }
@@ -212,7 +215,7 @@ void MpiBackend::tell(const Failure& failure) noexcept {
   int finalized = 0;
   MPI_Finalized(&finalized);
   if (finalized != 0 || std::exchange(said_goodbye_, true)) return;
-  const std::string bytes = encode(failure);
+  const std::string bytes = encode(failure, calls_);
   Notice& notice = *told_.emplace_back(std::make_unique<Notice>());
   notice.bytes.assign(bytes.begin(), bytes.end());
   for (int peer = 0; peer < size_; ++peer) {

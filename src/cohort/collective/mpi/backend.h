@@ -69,7 +69,13 @@ class MpiBackend : public Backend {
   std::vector<std::deque<std::shared_ptr<Posted>>> receives_;  // by peer, not matched yet
   mutable std::mutex mutex_;                                   // guards the rest
   std::optional<Failure> failure_;
-  std::vector<std::optional<std::string>> left_;  // by rank, its last words
+  std::uint64_t calls_ = 0;  // collectives begun
+  // Whoever left after as many calls as this rank has begun still did its part in them.
+  struct Departure {
+    std::string text;
+    std::uint64_t calls = 0;
+  };
+  std::vector<std::optional<Departure>> left_;  // by rank
   bool said_goodbye_ = false;
   struct Notice {
     std::vector<char> bytes;

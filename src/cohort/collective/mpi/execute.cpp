@@ -93,6 +93,10 @@ struct Layout {
 
 void MpiBackend::execute(const Call& call, Deadline deadline) {
   hear();
+  {
+    std::lock_guard lock(mutex_);
+    ++calls_;
+  }
   check(kAll, describe(call));
   agree(call, deadline);
   const auto* in = static_cast<const std::byte*>(call.in);
