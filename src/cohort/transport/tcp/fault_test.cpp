@@ -96,8 +96,8 @@ TEST_P(TcpFault, ASilentNetworkEndsAtTheDeadline) {
 TEST_P(TcpFault, DamagedPayloadIsReportedNotDelivered) {
   meeting_->damage_at = 2'000'000;
   // Under TLS the sender may read no more than that the connection ended.
-  const auto [receiver, sender] = GetParam() ? exchange<Error>(5'000'000, 30'000)
-                                             : exchange<ProtocolError>(5'000'000, 30'000);
+  const auto [receiver, sender] =
+      GetParam() ? exchange<Error>(5'000'000, 30'000) : exchange<ProtocolError>(5'000'000, 30'000);
   EXPECT_THAT(receiver, HasSubstr("damaged"));
   EXPECT_THAT(receiver, HasSubstr("rank 1"));
   if (!GetParam()) {

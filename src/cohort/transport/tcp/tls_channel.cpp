@@ -111,39 +111,15 @@ class TlsChannel : public Channel {
   }
 
   IoResult read(const iovec* places, int count) override {
-    std::size_t total = 0;
-    for (int i = 0; i < count; ++i) {
-      auto* place = static_cast<std::byte*>(places[i].iov_base);
-      for (std::size_t filled = 0; filled < places[i].iov_len;) {
-        ERR_clear_error();
-        std::size_t got = 0;
-        const int code = SSL_read_ex(ssl_.get(), place + filled, places[i].iov_len - filled, &got);
-        if (code != 1)
-          return total > 0 ? IoResult{IoResult::Status::progress, total, 0}
-                           : failure(SSL_get_error(ssl_.get(), code));
-        filled += got;
-        total += got;
-      }
-    }
-    return {IoResult::Status::progress, total, 0};
+    return repeat(places, count, [&](std::byte* place, std::size_t size, std::size_t& moved) {
+      return SSL_read_ex(ssl_.get(), place, size, &moved);
+    });
   }
 
   IoResult write(const iovec* places, int count) override {
-    std::size_t total = 0;
-    for (int i = 0; i < count; ++i) {
-      const auto* place = static_cast<const std::byte*>(places[i].iov_base);
-      for (std::size_t sent = 0; sent < places[i].iov_len;) {
-        ERR_clear_error();
-        std::size_t put = 0;
-        const int code = SSL_write_ex(ssl_.get(), place + sent, places[i].iov_len - sent, &put);
-        if (code != 1)
-          return total > 0 ? IoResult{IoResult::Status::progress, total, 0}
-                           : failure(SSL_get_error(ssl_.get(), code));
-        sent += put;
-        total += put;
-      }
-    }
-    return {IoResult::Status::progress, total, 0};
+    return repeat(places, count, [&](std::byte* place, std::size_t size, std::size_t& moved) {
+      return SSL_write_ex(ssl_.get(), place, size, &moved);
+    });
   }
 
   void finish() noexcept override {
@@ -153,6 +129,28 @@ class TlsChannel : public Channel {
   }
 
  private:
+  // OpenSSL takes one place at a time, and a record of it at most.
+  template <typename Move>
+  IoResult repeat(const iovec* places, int count, Move&& move) {
+    std::size_t total = 0;
+    for (int i = 0; i < count; ++i) {
+      auto* place = static_cast<std::byte*>(places[i].iov_base);
+      for (std::size_t filled = 0; filled < places[i].iov_len;) {
+        ERR_clear_error();
+        std::size_t moved = 0;
+        const int code = move(place + filled, places[i].iov_len - filled, moved);
+        if (code != 1) {
+          // A record that is not authentic throws here, whatever came before it.
+          const IoResult result = failure(SSL_get_error(ssl_.get(), code));
+          return total > 0 ? IoResult{IoResult::Status::progress, total, 0} : result;
+        }
+        filled += moved;
+        total += moved;
+      }
+    }
+    return {IoResult::Status::progress, total, 0};
+  }
+
   static IoResult failure(int error) {
     switch (error) {
       case SSL_ERROR_WANT_READ:
