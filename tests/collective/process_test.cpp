@@ -162,6 +162,47 @@ TEST(CollectiveProcess, AStoppedRankIsNamedAtTheDeadline) {
   EXPECT_THAT(ranks[1]->line(std::chrono::seconds(10)), HasSubstr("error "));
 }
 
+TEST(CollectiveProcess, OverTcpAKilledRankIsNamedByAllOthers) {
+  constexpr int kSize = 3;
+  cluster::StoreServer store;
+  std::mt19937 random(11);
+  std::vector<double> detection_ms;
+  for (int round = 0; round < std::max(1, rounds() / 5); ++round) {
+    auto ranks = start(kSize, store, "tcpkill" + std::to_string(round), "tcp-loop");
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 15'000));  // the instant
+    const int victim = static_cast<int>(random() % kSize);
+    const auto killed = Clock::now();
+    ranks[victim]->signal(SIGKILL);
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (rank == victim) continue;
+      const std::string text = ranks[rank]->line(std::chrono::seconds(10));
+      detection_ms.push_back(
+          std::chrono::duration<double, std::milli>(Clock::now() - killed).count());
+      EXPECT_THAT(text, HasSubstr("rank " + std::to_string(victim)));
+      EXPECT_THAT(text, HasSubstr("during "));
+      EXPECT_EQ(ranks[rank]->wait(), 0);
+    }
+    ASSERT_FALSE(HasFailure()) << "round " << round;
+  }
+  std::sort(detection_ms.begin(), detection_ms.end());
+  std::printf("detection over tcp: median %.1f ms, worst %.1f ms\n",
+              detection_ms[detection_ms.size() / 2], detection_ms.back());
+  EXPECT_LT(detection_ms[detection_ms.size() / 2], 100);
+}
+
+TEST(CollectiveProcess, OverTcpAStoppedRankIsNamedAtTheDeadline) {
+  cluster::StoreServer store;
+  auto ranks = start(2, store, "tcpstop", "tcp-brief");
+  ranks[1]->signal(SIGSTOP);
+  const std::string text = ranks[0]->line(std::chrono::seconds(10));
+  EXPECT_THAT(text, HasSubstr("rank 1"));
+  EXPECT_THAT(text, HasSubstr("in time"));
+  EXPECT_EQ(ranks[0]->wait(), 0);
+  ranks[1]->signal(SIGCONT);
+  EXPECT_THAT(ranks[1]->line(std::chrono::seconds(10)), HasSubstr("error "));
+}
+
 TEST(CollectiveProcess, SixtyFourProcessesFormAGroup) {
   cluster::StoreServer store;
   const auto began = Clock::now();

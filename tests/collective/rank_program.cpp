@@ -3,6 +3,7 @@
 //   loop   collectives of all sizes until one fails; prints "error TEXT"
 //   once   one barrier
 //   brief  as loop, with a deadline of 300 ms a call
+//   tcp-loop, tcp-brief: the same, as if each rank had a host of its own
 // Prints "ready" when the group stands.
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/collective/form.h"
+#include "cohort/collective/world.h"
 #include "cohort/transport/store_rendezvous.h"
 
 namespace {
@@ -42,15 +44,22 @@ int main(int argc, char** argv) {
   if (argc != 7) return 2;
   const int rank = std::atoi(argv[1]);
   const int size = std::atoi(argv[2]);
-  const std::string mode = argv[6];
+  std::string mode = argv[6];
+  const bool tcp = mode.starts_with("tcp-");
+  if (tcp) mode = mode.substr(4);
   const Deadline soon = Deadline::after(std::chrono::seconds(30));
   auto store = cluster::StoreClient::connect({.address = {argv[3], std::atoi(argv[4])},
                                               .secret = {},
                                               .name = fmt::format("rank/{}", rank)},
                                              soon);
   auto rendezvous = std::make_shared<transport::StoreRendezvous>(*store, argv[5]);
-  const auto group = collective::form_group(
-      {.rank = rank, .size = size, .task = fmt::format("worker/{}", rank)}, rendezvous, {}, soon);
+  collective::Member self{.rank = rank, .size = size, .task = fmt::format("worker/{}", rank)};
+  collective::FormOptions form;
+  if (tcp) {
+    self.host_identity = fmt::format("host {}", rank);
+    collective::use_network(form, {});
+  }
+  const auto group = collective::form_group(self, rendezvous, form, soon);
   std::printf("ready\n");
   std::fflush(stdout);
   if (mode == "once") {
