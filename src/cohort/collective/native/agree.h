@@ -22,7 +22,8 @@ struct Exposure {
   const void* in = nullptr;
   std::size_t in_bytes = 0;  // read
   void* out = nullptr;
-  std::size_t out_bytes = 0;  // written
+  std::size_t out_bytes = 0;                       // written
+  std::size_t inline_bytes = Board::kInlineBytes;  // up to which data goes into the slots
 };
 
 // What `call` exposes when all its ranks are members of this domain.
