@@ -31,9 +31,12 @@ struct TuningTable {
   static constexpr std::size_t kMaxSmall = 1 << 20;
   static constexpr int kMaxFrom = 1 << 20;
 
-  Rules inlined = {{2, kMaxInlined}};  // all_reduce inside a host; at most kMaxInlined
-  Rules exchange_all = {{2, 256 << 10}, {3, 64 << 10}, {5, 16 << 10}, {9, 0}};  // at most kMaxSmall
-  Rules recursive_doubling = {{5, 64 << 10}};  // where not exchange_all; at most kMaxSmall
+  // all_reduce inside a host, instead of direct; at most kMaxInlined. Never instead of staged,
+  // which is slower than inlined at all sizes that fit.
+  Rules inlined = {{2, kMaxInlined}};
+  Rules exchange_all = {{2, 64 << 10}, {3, 4096}, {5, 1024}, {9, 0}};  // at most kMaxSmall
+  Rules recursive_doubling = {{3, 256 << 10},
+                              {5, 64 << 10}};  // where not exchange_all; at most kMaxSmall
   Rules flat_broadcast = {{2, 64 << 10}, {5, 4096}, {9, 0}};
 
   std::size_t inline_bytes(int ranks) const;

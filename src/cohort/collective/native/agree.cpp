@@ -89,7 +89,7 @@ Mode choose_mode(const Board& board, std::uint64_t sequence, std::size_t inline_
     if (record.in_bytes > 0 && !record.in.reachable()) reachable = false;
     if (record.out_bytes > 0 && !record.out.reachable()) reachable = false;
   }
-  if (most <= inline_bytes) return Mode::inlined;
+  if (most <= (reachable ? inline_bytes : Board::kInlineBytes)) return Mode::inlined;
   return reachable ? Mode::direct : Mode::staged;
 }
 
@@ -149,7 +149,7 @@ Agreement agree(Board& board, const Call& call, const Exposure& exposure, bool c
   result.sequence = board.begin(call);
   Board::Slot& own = board.slot(board.index(), result.sequence);
   own.record = make_record(board, call, exposure);
-  if (exposure.in_bytes > 0 && exposure.in_bytes <= exposure.inline_bytes)
+  if (exposure.in_bytes > 0 && exposure.in_bytes <= Board::kInlineBytes)
     std::memcpy(own.inline_data, exposure.in, exposure.in_bytes);
   compare_counts = compare_counts && counts_differ_by_rank(call.kind);
   if (compare_counts) write_counts(board, call, result.sequence);
