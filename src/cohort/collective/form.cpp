@@ -17,6 +17,7 @@ struct Introduction {
   std::string task;
   std::string host;
   std::string identity;
+  std::string tuning;  // a table, from rank 0
 };
 
 std::string member_key(const std::string& id, int rank) {
@@ -24,11 +25,14 @@ std::string member_key(const std::string& id, int rank) {
 }
 
 std::vector<Introduction> introduce(const Member& self, transport::Rendezvous& rendezvous,
-                                    const std::string& id, Deadline deadline) {
+                                    const FormOptions& options, Deadline deadline) {
+  const std::string& id = options.id;
   const std::string host = self.host.empty() ? transport::host_name() : self.host;
   const std::string identity =
       self.host_identity.empty() ? transport::host_identity() : self.host_identity;
-  rendezvous.set(member_key(id, self.rank), join({self.task, host, identity}, "\n"), deadline);
+  const std::string tuning = self.rank == 0 ? options.tuning.to_json(false) : "";
+  rendezvous.set(member_key(id, self.rank), join({self.task, host, identity, tuning}, "\n"),
+                 deadline);
   std::vector<Introduction> all;
   for (int rank = 0; rank < self.size; ++rank) {
     std::vector<std::string> fields;
@@ -39,10 +43,10 @@ std::vector<Introduction> introduce(const Member& self, transport::Rendezvous& r
           fmt::format("rank {} of {} did not come to the group '{}'", rank, self.size, id),
           {.advice = "Look whether all tasks of the job were started."});
     }
-    if (fields.size() != 3)
+    if (fields.size() != 4)
       throw ProtocolError(fmt::format("rank {} introduced itself in another way", rank),
                           {.advice = "Run the same version of Cohort on all hosts."});
-    all.push_back({fields[0], fields[1], fields[2]});
+    all.push_back({fields[0], fields[1], fields[2], fields[3]});
   }
   return all;
 }
@@ -64,8 +68,8 @@ std::unique_ptr<Group> make_group_of_one() {
   return std::make_unique<Group>(make_solo_backend(), std::chrono::minutes(5));
 }
 
-std::vector<std::unique_ptr<Group>> make_inproc_groups(int size,
-                                                       std::chrono::milliseconds timeout) {
+std::vector<std::unique_ptr<Group>> make_inproc_groups(int size, std::chrono::milliseconds timeout,
+                                                       const TuningTable& tuning) {
   std::vector<std::unique_ptr<Group>> groups;
   if (size == 1) {
     groups.push_back(std::make_unique<Group>(make_solo_backend(), timeout));
@@ -83,7 +87,8 @@ std::vector<std::unique_ptr<Group>> make_inproc_groups(int size,
                                  .arena = arenas[rank],
                                  .arena_ranks = {},
                                  .rendezvous = rendezvous,
-                                 .connect = {}};
+                                 .connect = {},
+                                 .tuning = tuning};
       for (int i = 0; i < size; ++i) {
         parts.placement.peers.push_back({i, "", "this process"});
         parts.placement.host_of.push_back(0);
@@ -103,7 +108,7 @@ std::unique_ptr<Group> form_group(const Member& self,
   if (self.size < 1 || self.rank < 0 || self.rank >= self.size)
     throw InvalidInput(fmt::format("rank {} of {} is not a rank", self.rank, self.size));
   if (self.size == 1) return std::make_unique<Group>(make_solo_backend(), options.timeout);
-  const auto all = introduce(self, *rendezvous, options.id, deadline);
+  const auto all = introduce(self, *rendezvous, options, deadline);
   Placement placement = place(all);
   if (placement.hosts() > 1 && !options.connect)
     throw InvalidInput(fmt::format("the ranks of '{}' sit on {} hosts, and nothing connects them",
@@ -117,7 +122,8 @@ std::unique_ptr<Group> form_group(const Member& self,
                              .arena = nullptr,
                              .arena_ranks = {},
                              .rendezvous = rendezvous,
-                             .connect = {}};
+                             .connect = {},
+                             .tuning = TuningTable::from_json(all[0].tuning, "rank 0's tuning")};
   transport::shm::JoinOptions join_options{.key = fmt::format("{}/host/{}", options.id, host),
                                            .rank = 0,
                                            .size = static_cast<int>(local.size()),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cohort/collective/group.h"
+#include "cohort/collective/tuning.h"
 #include "cohort/transport/messenger.h"
 #include "cohort/transport/rendezvous.h"
 #include "cohort/transport/shm/join.h"
@@ -29,6 +30,7 @@ struct FormOptions {
   std::string id = "world";  // unique among the groups of the rendezvous, the same for all ranks
   std::chrono::milliseconds timeout{300'000};  // the default deadline of every call
   std::size_t part_bytes = 0;                  // shared address space a rank; 0: the default
+  TuningTable tuning = {};                     // rank 0's counts for all
   transport::shm::Authenticate authenticate;   // empty: same user only
   // Makes the messenger between hosts; called only when there is more than one. Empty: forming a
   // group over several hosts is refused.
@@ -43,7 +45,8 @@ std::unique_ptr<Group> make_group_of_one();
 
 // The groups of `size` threads of this process; element r belongs to rank r.
 std::vector<std::unique_ptr<Group>> make_inproc_groups(
-    int size, std::chrono::milliseconds timeout = std::chrono::minutes(5));
+    int size, std::chrono::milliseconds timeout = std::chrono::minutes(5),
+    const TuningTable& tuning = {});
 
 // Joins the group `options.id` as `self`. Collective: every rank calls it. Throws TimeoutError that
 // names the ranks that did not come.

@@ -40,6 +40,9 @@ NetworkOptions NetworkOptions::from(const cluster::Environment& environment,
           {.advice = fmt::format("Set it to a number from 0 to {}.", transport::tcp::kMaxStreams)});
     options.streams = static_cast<int>(*streams);
   }
+  if (const std::string file = environment.find_value("COHORT_TUNING").value_or("");
+      !file.empty() && role.rank == 0)
+    options.tuning = TuningTable::read(file);
   // A host that the cluster names is what the others can reach, but perhaps not one of this
   // machine's own addresses: so every interface is bound.
   const bool networked = !role.cluster.empty() ? !cluster::is_loopback(role.host())
@@ -53,6 +56,7 @@ NetworkOptions NetworkOptions::from(const cluster::Environment& environment,
 }
 
 void use_network(FormOptions& form, const NetworkOptions& network) {
+  form.tuning = network.tuning;
   form.authenticate = [secret = network.secret](int socket, bool server, Deadline deadline) {
     const HandshakeOptions options{.protocol = kJoinProtocol, .secret = secret, .identity = {}};
     if (server)

@@ -21,14 +21,16 @@ struct NetworkOptions {
   int streams = 0;                      // connections to each peer; 0: as many as pay
   std::string bind_host = "127.0.0.1";  // "": every interface
   std::string advertise;                // what peers connect to; empty: follows bind_host
+  TuningTable tuning;                   // which algorithms to use; rank 0's counts for all
 
-  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE, COHORT_TLS, COHORT_STREAMS. Throws
-  // InvalidInput. Where to bind follows from the role.
+  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE, COHORT_TLS, COHORT_STREAMS;
+  // on rank 0 COHORT_TUNING, a file that `cohort tune` writes. Throws InvalidInput. Where to bind
+  // follows from the role.
   static NetworkOptions from(const cluster::Environment& environment, const cluster::Role& role);
 };
 
-// Fills in FormOptions' `connect` (TCP) and `authenticate` (the handshake before shared memory is
-// handed over).
+// Fills in FormOptions' `tuning`, `connect` (TCP) and `authenticate` (the handshake before shared
+// memory is handed over).
 void use_network(FormOptions& form, const NetworkOptions& network);
 
 // The group of all training tasks of the session's job, rank by rank. Collective. `session` must

@@ -12,9 +12,10 @@
 namespace cohort::tools {
 namespace {
 
-constexpr const char* kCommands = "run bench doctor completion";
+constexpr const char* kCommands = "run bench tune doctor completion";
 constexpr const char* kTopOptions = "--help --version";
 constexpr const char* kDoctorOptions = "--help --json";
+constexpr const char* kTuneOptions = "--help --output --ranks";
 constexpr const char* kShells = "bash zsh fish";
 
 std::string run_options() {
@@ -59,6 +60,7 @@ constexpr const char* kBash = R"(_cohort() {{
     case ${{COMP_WORDS[1]}} in
       run) choices="{run}" ;;
       doctor) choices="{doctor}" ;;
+      tune) choices="{tune}" ;;
       completion) choices="{shells}" ;;
     esac
   fi
@@ -71,7 +73,7 @@ std::string bash() {
   return fmt::format(fmt::runtime(kBash), fmt::arg("commands", kCommands),
                      fmt::arg("choices", choice_cases()), fmt::arg("top", kTopOptions),
                      fmt::arg("run", run_options()), fmt::arg("doctor", kDoctorOptions),
-                     fmt::arg("shells", kShells));
+                     fmt::arg("tune", kTuneOptions), fmt::arg("shells", kShells));
 }
 
 std::string zsh() { return "autoload -U +X bashcompinit && bashcompinit\n" + bash(); }
@@ -87,6 +89,7 @@ std::string fish() {
   };
   add("run", run_options());
   add("doctor", kDoctorOptions);
+  add("tune", kTuneOptions);
   return text +
          fmt::format("complete -c cohort -n '__fish_seen_subcommand_from completion' -a '{}'\n",
                      kShells);

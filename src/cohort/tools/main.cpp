@@ -18,6 +18,7 @@
 #include "cohort/tools/completion.h"
 #include "cohort/tools/doctor.h"
 #include "cohort/tools/run_command.h"
+#include "cohort/tools/tune_command.h"
 
 namespace cohort::tools {
 namespace {
@@ -29,6 +30,7 @@ Usage: cohort COMMAND [options]
 Commands:
   run         start, watch and end a distributed job on this machine
   bench       measure this machine: cohort bench collective
+  tune        measure the collective algorithms here and write which to use
   doctor      check this machine and say what is wrong and how to mend it
   completion  print a completion script for bash, zsh or fish
 
@@ -49,6 +51,7 @@ int dispatch(const Words& all) {
   const std::map<std::string, std::function<int(const Words&, const Words&)>> commands = {
       {"run", run_command},
       {"bench", bench_command},
+      {"tune", tune_command},
       {"doctor", doctor_command},
       {"completion", completion_command}};
   if (all.empty()) {

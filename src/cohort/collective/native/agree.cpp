@@ -80,7 +80,7 @@ void write_counts(const Board& board, const Call& call, std::uint64_t sequence) 
   std::copy(call.receive_counts.begin(), call.receive_counts.end(), counts + board.size());
 }
 
-Mode choose_mode(const Board& board, std::uint64_t sequence) {
+Mode choose_mode(const Board& board, std::uint64_t sequence, std::size_t inline_bytes) {
   std::size_t most = 0;
   bool reachable = true;
   for (int i = 0; i < board.size(); ++i) {
@@ -89,7 +89,7 @@ Mode choose_mode(const Board& board, std::uint64_t sequence) {
     if (record.in_bytes > 0 && !record.in.reachable()) reachable = false;
     if (record.out_bytes > 0 && !record.out.reachable()) reachable = false;
   }
-  if (most <= Board::kInlineBytes) return Mode::inlined;
+  if (most <= (reachable ? inline_bytes : Board::kInlineBytes)) return Mode::inlined;
   return reachable ? Mode::direct : Mode::staged;
 }
 
@@ -159,7 +159,8 @@ Agreement agree(Board& board, const Call& call, const Exposure& exposure, bool c
   result.mismatch = differing_records(board, result.sequence);
   if (result.mismatch.empty() && compare_counts)
     result.mismatch = differing_counts(board, result.sequence);
-  if (result.mismatch.empty()) result.mode = choose_mode(board, result.sequence);
+  if (result.mismatch.empty())
+    result.mode = choose_mode(board, result.sequence, exposure.inline_bytes);
   return result;
 }
 

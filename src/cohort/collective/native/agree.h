@@ -23,6 +23,8 @@ struct Exposure {
   std::size_t in_bytes = 0;  // read
   void* out = nullptr;
   std::size_t out_bytes = 0;  // written
+  // Up to which size the data in the slots is used although all of it can be reached directly.
+  std::size_t inline_bytes = Board::kInlineBytes;
 };
 
 // What `call` exposes when all its ranks are members of this domain.

@@ -76,9 +76,12 @@ int NativeBackend::member_of(int rank) const {
 void NativeBackend::execute(const Call& call, Deadline deadline) {
   board_->check([&] { return describe(call); });
   if (remote_ != nullptr)
-    return hierarchical_execute({*board_, *remote_, parts_.placement, parts_.rank}, call, deadline);
-  const Agreement agreement =
-      agree(*board_, call, exposure_of(call, board_->index(), board_->size()), true, deadline);
+    return hierarchical_execute({*board_, *remote_, parts_.placement, parts_.rank, parts_.tuning},
+                                call, deadline);
+  Exposure exposure = exposure_of(call, board_->index(), board_->size());
+  if (call.kind == CallKind::all_reduce)
+    exposure.inline_bytes = parts_.tuning.inline_bytes(board_->size());
+  const Agreement agreement = agree(*board_, call, exposure, true, deadline);
   if (!agreement.mismatch.empty()) {
     // Every rank says what it saw itself; the shared record is for calls that come later.
     const Failure mismatch{FailureKind::mismatch, -1, agreement.mismatch, describe(call)};
@@ -108,7 +111,8 @@ std::unique_ptr<Backend> NativeBackend::subgroup(std::span<const int> ranks, con
               .arena = parts_.arena,
               .arena_ranks = {},
               .rendezvous = parts_.rendezvous,
-              .connect = parts_.connect};
+              .connect = parts_.connect,
+              .tuning = parts_.tuning};
   std::vector<int> new_number(static_cast<std::size_t>(parts_.placement.hosts()), -1);
   int hosts = 0;
   const int own_host = parts_.placement.host_of[parts_.rank];

@@ -10,6 +10,7 @@
 #include "cohort/collective/native/board.h"
 #include "cohort/collective/native/local_messenger.h"
 #include "cohort/collective/native/peer.h"
+#include "cohort/collective/tuning.h"
 #include "cohort/transport/rendezvous.h"
 
 namespace cohort::collective {
@@ -37,7 +38,8 @@ class NativeBackend : public Backend {
     std::shared_ptr<transport::Arena> arena;  // of the ranks on this host
     std::vector<int> arena_ranks;             // of those, ascending by rank
     std::shared_ptr<transport::Rendezvous> rendezvous;
-    Connect connect;  // used with more than one host
+    Connect connect;          // used with more than one host
+    TuningTable tuning = {};  // the same on all ranks
   };
 
   // Collective over the group: the leaders make the boards, the others find them.

@@ -1,50 +1,24 @@
 #include "cohort/collective/native/hierarchical.h"
 
 #include "cohort/collective/native/agree.h"
+#include "cohort/collective/native/host_broadcast.h"
 #include "cohort/collective/native/host_moves.h"
 #include "cohort/collective/native/host_reduce.h"
-#include "cohort/collective/native/wire_record.h"
+#include "cohort/collective/native/leader_exchange.h"
+#include "cohort/collective/native/small_all_reduce.h"
 
 namespace cohort::collective {
 
 namespace {
 
-using transport::Lane;
-
-// What one leader has to say about another host's call, or "".
-std::string compare(const Hosts& hosts, const CallRecord& own, int other_rank,
-                    const std::optional<WireRecord>& theirs) {
-  const Peer& other = hosts.placement.peers[other_rank];
-  if (!theirs) return fmt::format("{} described its call in an unknown way", other.name());
-  if (same_call(own, theirs->record)) return theirs->mismatch;
-  return fmt::format("the ranks' calls differ: {} called {}, {} called {}",
-                     hosts.placement.peers[hosts.rank].name(), describe(own), other.name(),
-                     describe(theirs->record));
-}
-
 // Leaders swap descriptions; returns the first disagreement that this one sees.
 std::string compare_between_hosts(const Hosts& hosts, const CallRecord& own,
                                   const std::string& local_mismatch, Deadline deadline) {
-  const WireRecord::Bytes mine = WireRecord{own, local_mismatch}.encode();
-  const int count = hosts.placement.hosts();
-  std::vector<WireRecord::Bytes> theirs(static_cast<std::size_t>(count));
-  std::vector<std::unique_ptr<transport::Transfer>> sends, receives(theirs.size());
-  for (int host = 0; host < count; ++host) {
-    if (host == hosts.host()) continue;
-    const int leader = hosts.leader_of(host);
-    receives[host] = hosts.remote.receive(leader, Lane::collective, theirs[host]);
-    sends.push_back(hosts.remote.send(leader, Lane::collective, mine));
-  }
-  std::string mismatch = local_mismatch;
-  for (int host = 0; host < count; ++host) {
-    if (host == hosts.host()) continue;
-    receives[host]->wait(WireRecord::kBytes, deadline);
-    const std::string found =
-        compare(hosts, own, hosts.leader_of(host), WireRecord::decode(theirs[host]));
-    if (mismatch.empty()) mismatch = found;
-  }
-  for (auto& send : sends) send->wait(WireRecord::kBytes, deadline);
-  return mismatch;
+  LeaderExchange leaders(hosts, own, local_mismatch);
+  for (int host = 0; host < hosts.placement.hosts(); ++host)
+    if (host != hosts.host()) leaders.swap(host, {}, {});
+  leaders.wait(deadline);
+  return leaders.mismatch();
 }
 
 // Every rank learns whether all agree: members of a host find out from their leader, who either
@@ -61,12 +35,19 @@ void agree_everywhere(const Hosts& hosts, const Call& call, Deadline deadline) {
     run_local(hosts, barrier, deadline);
     return;
   }
-  const Failure failure{FailureKind::mismatch, -1, mismatch, describe(call)};
-  if (hosts.is_leader()) hosts.board.fail(failure);
-  failure.raise();
+  raise_mismatch(hosts, call, mismatch);
 }
 
 }  // namespace
+
+void raise_mismatch(const Hosts& hosts, const Call& call, const std::string& text) {
+  const Failure failure{FailureKind::mismatch, -1, text, describe(call)};
+  if (hosts.is_leader()) {
+    hosts.board.fail(failure);
+    hosts.remote.abort({static_cast<std::uint32_t>(failure.kind), failure.culprit, failure.text});
+  }
+  failure.raise();
+}
 
 void hierarchical_execute(const Hosts& hosts, const Call& call, Deadline deadline) {
   // The other hosts know before this rank's caller does.
@@ -79,12 +60,20 @@ void hierarchical_execute(const Hosts& hosts, const Call& call, Deadline deadlin
     broke({kind, -1, error.message(), describe(call)});
   };
   try {
+    if (call.kind == CallKind::all_reduce) {
+      const auto algorithm =
+          hosts.tuning.all_reduce(hosts.placement.hosts(), call.count * size_of(call.dtype));
+      if (algorithm != HostAllReduce::reduce_scatter)
+        return small_all_reduce(hosts, call, algorithm, deadline);
+    }
     agree_everywhere(hosts, call, deadline);
     switch (call.kind) {
       case CallKind::all_reduce:
       case CallKind::reduce:
       case CallKind::reduce_scatter:
         return host_reduce(hosts, call, deadline);
+      case CallKind::broadcast:
+        return host_broadcast(hosts, call, deadline);
       default:
         return host_move(hosts, call, deadline);
     }

@@ -50,31 +50,6 @@ class Mover {
         local_ranks_(hosts.placement.ranks_on(hosts.host())),
         messages_(hosts) {}
 
-  // A binomial tree over the hosts; on each, one rank relays and the others copy from it.
-  void broadcast() {
-    const int count = hosts_.placement.hosts();
-    const int root_host = hosts_.placement.host_of[call_.root];
-    const auto relay = [&](int position) {
-      const int host = (root_host + position) % count;
-      return host == root_host ? call_.root : hosts_.leader_of(host);
-    };
-    const int position = (hosts_.host() - root_host + count) % count;
-    if (hosts_.rank == relay(position)) {
-      int step = 1;  // the lowest set bit of the position; for the root beyond all
-      while (step < count && (position & step) == 0) step *= 2;
-      if (position != 0) {
-        messages_.receive(relay(position - step), out_, run_);
-        messages_.wait(deadline_);
-      }
-      for (step /= 2; step > 0; step /= 2)
-        if (position + step < count) messages_.send(relay(position + step), out_, run_);
-      messages_.wait(deadline_);
-    }
-    const auto relay_member =
-        std::find(local_ranks_.begin(), local_ranks_.end(), relay(position)) - local_ranks_.begin();
-    local_broadcast(out_, run_, static_cast<int>(relay_member));
-  }
-
   // Every rank sends its run to the leaders of the other hosts; a leader that has everything
   // broadcasts it inside its host.
   void all_gather(std::span<const std::size_t> counts) {
@@ -245,8 +220,6 @@ void host_move(const Hosts& hosts, const Call& call, Deadline deadline) {
   Mover mover(hosts, call, deadline);
   const std::vector<std::size_t> equal(hosts.placement.peers.size(), call.count);
   switch (call.kind) {
-    case CallKind::broadcast:
-      return mover.broadcast();
     case CallKind::all_gather:
       return mover.all_gather(equal);
     case CallKind::all_gather_v:

@@ -20,7 +20,7 @@ class Messages {
   std::vector<std::pair<std::unique_ptr<transport::Transfer>, std::size_t>> transfers_;
 };
 
-// broadcast, all_gather(_v), gather, scatter, all_to_all(_v) over several hosts. A barrier is done
+// all_gather(_v), gather, scatter, all_to_all(_v) over several hosts. A barrier is done
 // when all ranks have agreed on it.
 void host_move(const Hosts& hosts, const Call& call, Deadline deadline);
 

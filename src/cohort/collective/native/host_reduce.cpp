@@ -3,6 +3,7 @@
 #include "cohort/collective/kernels.h"
 #include "cohort/collective/native/exchange.h"
 #include "cohort/collective/native/host_moves.h"
+#include "cohort/collective/native/partials.h"
 #include "cohort/collective/native/slices.h"
 #include "cohort/collective/reduce_tree.h"
 
@@ -43,8 +44,7 @@ class HostReduce {
         members_(hosts.board.size()),
         element_(size_of(call.dtype)),
         chunk_(std::min(kChunkBytes / element_, std::max<std::size_t>(call.count, 1))),
-        reduction_{call.dtype, call.op, size_, call.pre_scale, call.post_scale},
-        accumulator_(kernels(call.dtype, call.op).accumulator_bytes) {
+        reduction_{call.dtype, call.op, size_, call.pre_scale, call.post_scale} {
     for (int host = 0; host < hosts.placement.hosts(); ++host) {
       const std::vector<int> ranks = hosts.placement.ranks_on(host);
       nodes_.push_back(maximal_subtrees(size_, ranks));
@@ -77,10 +77,7 @@ class HostReduce {
  private:
   transport::Arena& arena() const { return hosts_.board.domain().arena(); }
   const std::vector<Subtree>& own_nodes() const { return nodes_[hosts_.host()]; }
-  // What one element of a node takes on its way: the contribution itself, or an accumulator.
-  std::size_t bytes_of(const Subtree& node) const {
-    return node.count > 1 ? accumulator_ : element_;
-  }
+  std::size_t bytes_of(const Subtree& node) const { return collective::bytes_of(node, reduction_); }
 
   Call step(CallKind kind, std::size_t count) const {
     Call result;
@@ -114,29 +111,12 @@ class HostReduce {
           const std::size_t at = slice.from + offset / element_;
           std::byte* to = target;
           for (const Subtree& node : own_nodes()) {
-            reduce_node(node, ranks, chunks, to + at * bytes_of(node));
+            reduce_node(reduction_, node, ranks, chunks, to + at * bytes_of(node));
             to += count * bytes_of(node);
           }
         },
         deadline_);
     run_local(hosts_, step(CallKind::barrier, 0), deadline_);
-  }
-
-  void reduce_node(const Subtree& node, const std::vector<int>& ranks,
-                   std::span<const Chunk> chunks, std::byte* to) const {
-    const std::size_t first = static_cast<std::size_t>(
-        std::lower_bound(ranks.begin(), ranks.end(), node.first) - ranks.begin());
-    if (node.count == 1) {
-      copy_bytes(to, chunks[first].data, chunks[first].bytes);
-      return;
-    }
-    std::vector<TreeInput> leaves;
-    std::vector<const std::byte*> data;
-    for (int i = 0; i < node.count; ++i) {
-      leaves.push_back({{node.first + i, 1}, false});
-      data.push_back(chunks[first + static_cast<std::size_t>(i)].data);
-    }
-    TreeReducer(reduction_, node, leaves, true).run(data, {&to, 1}, chunks[first].bytes / element_);
   }
 
   // Step 2. Bytes that a leader sends: its nodes of the other hosts' slices, then its result to
@@ -223,7 +203,6 @@ class HostReduce {
   std::size_t element_;
   std::size_t chunk_;  // elements
   Reduction reduction_;
-  std::size_t accumulator_;                  // bytes
   std::vector<std::vector<Subtree>> nodes_;  // by host
   std::vector<TreeInput> inputs_;            // all nodes, host by host
   std::unique_ptr<SharedMemory> partials_;   // the leader's: its nodes, one after the other

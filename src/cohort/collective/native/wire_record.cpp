@@ -8,20 +8,13 @@ namespace cohort::collective {
 
 static_assert(std::endian::native == std::endian::little);
 
-namespace {
-
-// Eight 8-byte fields, then the length and the bytes of the text.
-constexpr std::size_t kTextAt = 8 * 8;
-constexpr std::size_t kMaxText = WireRecord::kBytes - kTextAt;
-
-}  // namespace
-
+// Eight 8-byte fields, the last one the length of the text; then the text.
 WireRecord::Bytes WireRecord::encode() const {
   Bytes bytes{};
   const std::uint64_t kinds =
       static_cast<std::uint64_t>(record.kind) | static_cast<std::uint64_t>(record.dtype) << 8 |
       static_cast<std::uint64_t>(record.op) << 16 | static_cast<std::uint64_t>(record.order) << 24;
-  const std::size_t length = std::min(mismatch.size(), kMaxText);
+  const std::size_t length = std::min(mismatch.size(), kRoom);
   const std::uint64_t fields[8] = {kinds,
                                    static_cast<std::uint32_t>(record.root),
                                    record.count,
@@ -31,7 +24,7 @@ WireRecord::Bytes WireRecord::encode() const {
                                    record.counts_hash,
                                    length};
   std::memcpy(bytes.data(), fields, sizeof fields);
-  std::memcpy(bytes.data() + kTextAt, mismatch.data(), length);
+  std::memcpy(bytes.data() + kRoomAt, mismatch.data(), length);
   return bytes;
 }
 
@@ -45,7 +38,7 @@ std::optional<WireRecord> WireRecord::decode(const Bytes& bytes) {
   if (kind > static_cast<unsigned>(CallKind::scatter) ||
       dtype > static_cast<unsigned>(DataType::boolean) ||
       op > static_cast<unsigned>(ReduceOp::product) || order > static_cast<unsigned>(Order::any) ||
-      fields[7] > kMaxText)
+      fields[7] > kRoom)
     return std::nullopt;
   WireRecord result;
   result.record.kind = static_cast<CallKind>(kind);
@@ -58,7 +51,7 @@ std::optional<WireRecord> WireRecord::decode(const Bytes& bytes) {
   result.record.post_scale = std::bit_cast<double>(fields[4]);
   result.record.call_sequence = fields[5];
   result.record.counts_hash = fields[6];
-  result.mismatch.assign(reinterpret_cast<const char*>(bytes.data()) + kTextAt, fields[7]);
+  result.mismatch.assign(reinterpret_cast<const char*>(bytes.data()) + kRoomAt, fields[7]);
   return result;
 }
 

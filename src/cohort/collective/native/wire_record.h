@@ -21,6 +21,11 @@ struct WireRecord {
   std::string mismatch;  // empty: the host agrees
 
   Bytes encode() const;
+  // Where the text would stand: while there is none, small data may travel here.
+  static constexpr std::size_t kRoomAt = 8 * 8;
+  static constexpr std::size_t kRoom = kBytes - kRoomAt;
+  static std::byte* room(Bytes& bytes) { return bytes.data() + kRoomAt; }
+
   // Nothing when a field is out of range.
   static std::optional<WireRecord> decode(const Bytes& bytes);
 };
