@@ -5,14 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <iostream>
 
 #include "cohort/base/error.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/collective/world.h"
-#include "cohort/launch/supervisor.h"
 #include "cohort/tools/command_line.h"
+#include "cohort/tools/own_ranks.h"
 
 namespace cohort::tools {
 namespace {
@@ -93,27 +91,6 @@ int run_rank(const BenchArguments& arguments) {
   return 0;
 }
 
-// Starts the ranks, each of them this program again.
-int start_ranks(const BenchArguments& arguments) {
-  launch::JobOptions job;
-  job.workers = arguments.ranks;
-  job.quiet = true;
-  job.show = {"worker:0"};
-  auto scratch =
-      std::filesystem::temp_directory_path() / fmt::format("cohort-bench-{}", launch::new_job_id());
-  job.output = scratch;
-  job.command = {std::filesystem::read_symlink("/proc/self/exe").string(),
-                 "bench",
-                 "collective",
-                 "--max-bytes",
-                 std::to_string(arguments.max_bytes),
-                 "--as-rank"};
-  launch::settle(job);
-  int code = launch::Supervisor(job, cluster::Environment::of_this_process()).run();
-  if (code == 0) std::filesystem::remove_all(scratch);
-  return code;
-}
-
 }  // namespace
 
 int bench_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
@@ -130,7 +107,9 @@ int bench_command(const std::vector<std::string>& words, const std::vector<std::
   if (subject != "collective")
     throw InvalidInput(fmt::format("cannot measure '{}'", subject),
                        {.advice = "Try: cohort bench collective"});
-  return as_rank ? run_rank(arguments) : start_ranks(arguments);
+  if (as_rank) return run_rank(arguments);
+  return run_own_ranks(arguments.ranks,
+                       {"bench", "collective", "--max-bytes", std::to_string(arguments.max_bytes)});
 }
 
 }  // namespace cohort::tools

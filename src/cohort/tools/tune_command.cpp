@@ -13,8 +13,8 @@
 #include "cohort/base/files.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/collective/world.h"
-#include "cohort/launch/supervisor.h"
 #include "cohort/tools/command_line.h"
+#include "cohort/tools/own_ranks.h"
 #include "cohort/tools/tune_choice.h"
 #include "cohort/transport/store_rendezvous.h"
 
@@ -249,20 +249,8 @@ int start_ranks(const TuneArguments& arguments) {
   if (!std::filesystem::is_directory(file.parent_path()))
     throw InvalidInput(fmt::format("--output: the folder of '{}' does not exist", file.string()),
                        {.advice = "Make it, or name another file."});
-  launch::JobOptions job;
-  job.workers = arguments.ranks;
-  job.quiet = true;
-  job.show = {"worker:0"};
-  const auto scratch =
-      std::filesystem::temp_directory_path() / fmt::format("cohort-tune-{}", launch::new_job_id());
-  job.output = scratch;
-  job.command = {std::filesystem::read_symlink("/proc/self/exe").string(), "tune", "--output",
-                 file.string(), "--as-rank"};
-  job.environment["COHORT_TUNING"] = "";
-  launch::settle(job);
-  const int code = launch::Supervisor(job, cluster::Environment::of_this_process()).run();
-  if (code == 0) std::filesystem::remove_all(scratch);
-  return code;
+  return run_own_ranks(arguments.ranks, {"tune", "--output", file.string()},
+                       {{"COHORT_TUNING", ""}});
 }
 
 }  // namespace
