@@ -295,6 +295,14 @@ class Mistakes(LauncherTest):
         self.assert_refused(["--hosts", "me@localhost", "--", "true"], "user name", "localhost")
         self.assert_refused(["-n", 4, "--hosts", "localhost:2", "--", "true"], "2 slots", "4 workers")
 
+    @unittest.skipUnless(os.geteuid() == 0, "a network of its own needs root")
+    def test_a_loopback_interface_that_is_down(self):
+        command = ["unshare", "-n", *self.command("-n", 2, "--", "true")]
+        result = subprocess.run(command, env=self.environment(), cwd=self.folder,
+                                capture_output=True, text=True, timeout=60)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("ip link set lo up", result.stderr)
+
     def test_contradictions(self):
         self.assert_refused(["--coordinator", "--layout", "colocated", "--", "true"], "--coordinator")
         self.assert_refused(["-n", 2, "--ps", 3, "--layout", "colocated", "--", "true"], "--ps is 3")

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 
 #include <algorithm>
@@ -119,6 +120,18 @@ void require_this_machine(const std::vector<Host>& hosts, int workers) {
     throw InvalidInput(
         fmt::format("the hosts have {} slots, but {} workers are asked for", slots, workers),
         {.advice = "Lower -n or raise the slots."});
+}
+
+void require_loopback() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return;
+  bool down = false;
+  for (ifaddrs* entry = list; entry; entry = entry->ifa_next)
+    if ((entry->ifa_flags & IFF_LOOPBACK) && !(entry->ifa_flags & IFF_UP)) down = true;
+  ::freeifaddrs(list);
+  if (down)
+    throw InvalidInput("the loopback interface is down, so tasks could not reach each other",
+                       {.advice = "Bring it up with: ip link set lo up"});
 }
 
 }  // namespace cohort::launch

@@ -30,4 +30,8 @@ bool is_this_machine(std::string_view host);
 // when the slots do not suffice for `workers`.
 void require_this_machine(const std::vector<Host>& hosts, int workers);
 
+// Throws InvalidInput when the loopback interface is down (a new network namespace): tasks on this
+// machine could not reach each other.
+void require_loopback();
+
 }  // namespace cohort::launch

@@ -52,6 +52,7 @@ std::optional<rlimit> file_limit() {
 }
 
 JobIdentity make_identity(const JobOptions& options, const cluster::Environment& environment) {
+  require_loopback();
   JobIdentity identity{.job = new_job_id(), .host = host_name()};
   identity.program = find_program(options.command.front(),
                                   environment.find_value("PATH").value_or("/usr/bin:/bin"));
