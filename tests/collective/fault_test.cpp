@@ -5,6 +5,7 @@
 #include <latch>
 
 #include "cohort/base/error.h"
+#include "cohort/base/message_of_test.h"
 #include "spawn.h"
 
 namespace cohort::collective::testing {
@@ -21,20 +22,6 @@ class Fault : public ::testing::TestWithParam<Factory> {
 };
 INSTANTIATE_TEST_SUITE_P(Transports, Fault, ::testing::ValuesIn(all_factories()),
                          [](const auto& info) { return info.param.name; });
-
-template <typename Expected>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error: " << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
 
 TEST_P(Fault, DifferentCallsAreReportedOnEveryRankWithBothSides) {
   spawn(3, std::chrono::seconds(60), [](Group& group) {

@@ -81,6 +81,15 @@ Environment difference(const Environment& after, const Environment& before) {
 
 }  // namespace
 
+JobIdentity new_identity(const JobOptions& options, const Environment& environment) {
+  JobIdentity identity{.job = new_job_id(), .host = host_name()};
+  identity.program = find_program(options.command.front(),
+                                  environment.find_value("PATH").value_or("/usr/bin:/bin"));
+  identity.output = options.output.empty() ? std::filesystem::path("cohort-output") / identity.job
+                                           : options.output;
+  return identity;
+}
+
 std::vector<PlannedTask> make_plan(const JobOptions& options, const JobIdentity& identity,
                                    int attempt, PortReservation& ports,
                                    const Environment& inherited) {

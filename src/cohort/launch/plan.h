@@ -22,6 +22,10 @@ struct JobIdentity {
   bool has_secret = true;
 };
 
+// A new job's id, host, program and output folder, as the options and PATH have them; store and
+// rendezvous are still to come. Throws InvalidInput when the program cannot be run.
+JobIdentity new_identity(const JobOptions& options, const cluster::Environment& environment);
+
 struct PlannedTask {
   cluster::Role role;
   std::string host;

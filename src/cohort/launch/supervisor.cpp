@@ -10,7 +10,6 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/log.h"
-#include "cohort/base/machine.h"
 #include "cohort/base/text.h"
 #include "cohort/launch/job_services.h"
 #include "cohort/launch/leftovers.h"
@@ -51,15 +50,12 @@ std::optional<rlimit> file_limit() {
   return limit;
 }
 
-JobIdentity make_identity(const JobOptions& options, const cluster::Environment& environment) {
+// Refuses what this machine cannot do before anything is made or started.
+JobIdentity checked_identity(const JobOptions& options, const cluster::Environment& environment) {
   require_loopback();
-  JobIdentity identity{.job = new_job_id(), .host = host_name()};
-  identity.program = find_program(options.command.front(),
-                                  environment.find_value("PATH").value_or("/usr/bin:/bin"));
+  JobIdentity identity = new_identity(options, environment);
   if (options.gpus_per_worker)
     gpus_of_worker(visible_gpus(environment), *options.gpus_per_worker, options.workers, 0);
-  identity.output = options.output.empty() ? std::filesystem::path("cohort-output") / identity.job
-                                           : options.output;
   return identity;
 }
 
@@ -94,7 +90,7 @@ std::string describe_tasks(const JobOptions& options) {
 Supervisor::Supervisor(JobOptions options, const cluster::Environment& environment)
     : options_(std::move(options)),
       environment_(environment),
-      identity_(make_identity(options_, environment)),
+      identity_(checked_identity(options_, environment)),
       folder_(identity_.output),
       guard_(identity_.job),
       screen_({.fd = STDOUT_FILENO,

@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "cohort/base/error.h"
-#include "cohort/base/machine.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/launch/job_file.h"
@@ -220,11 +219,7 @@ void apply_job_file(const std::string& path, RunArguments& arguments) {
 }
 
 void print_dry_run(const JobOptions& job, const cluster::Environment& environment) {
-  launch::JobIdentity identity{.job = launch::new_job_id(), .host = host_name()};
-  identity.program = launch::find_program(job.command.front(),
-                                          environment.find_value("PATH").value_or("/usr/bin:/bin"));
-  identity.output =
-      job.output.empty() ? std::filesystem::path("cohort-output") / identity.job : job.output;
+  launch::JobIdentity identity = launch::new_identity(job, environment);
   std::error_code code;  // a current folder that was deleted
   if (auto whole = std::filesystem::absolute(identity.output, code); !code) identity.output = whole;
   launch::PortReservation ports;

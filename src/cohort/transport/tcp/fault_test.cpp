@@ -8,6 +8,7 @@
 #include "cohort/base/byte_io.h"
 #include "cohort/base/error.h"
 #include "cohort/base/frame_codec.h"
+#include "cohort/base/message_of_test.h"
 #include "cohort/transport/faulty/messenger.h"
 #include "cohort/transport/tcp/messenger.h"
 #include "cohort/transport/tcp/proxy_test.h"
@@ -20,20 +21,6 @@ using ::testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
 Deadline within(int ms) { return Deadline::after(std::chrono::milliseconds(ms)); }
-
-template <typename Expected>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error: " << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
-}
 
 class TcpFault : public ::testing::TestWithParam<bool> {
  protected:

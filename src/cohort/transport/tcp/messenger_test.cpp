@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
+#include "cohort/base/message_of_test.h"
 #include "cohort/transport/tcp/wire.h"
 
 namespace cohort::transport::tcp {
@@ -24,20 +25,6 @@ Bytes pattern(std::size_t size, unsigned seed) {
   for (auto& byte : bytes)
     byte = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
   return bytes;
-}
-
-template <typename Expected>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another error: " << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 struct Variant {
