@@ -27,6 +27,7 @@ struct Sink {
   std::string name = "cohort";
   std::atomic<Level> level = level_from_environment();
   std::atomic<bool> hurry = false;
+  std::function<void()> before_line;
 };
 
 Sink& sink() {
@@ -62,14 +63,21 @@ void write(Level level, std::string_view text) {
   std::lock_guard lock(sink().mutex);
   // One write() a line, so that lines of several processes on one terminal do not mix.
   std::string line = fmt::format("{}: {}{}\n", sink().name, label(level), text);
+  if (sink().before_line) sink().before_line();
   write_to_reader(STDERR_FILENO, line, sink().hurry);
 }
 
 void write_report(std::string_view text) {
   std::lock_guard lock(sink().mutex);
+  if (sink().before_line) sink().before_line();
   write_to_reader(STDERR_FILENO, text, sink().hurry);
 }
 
 void hurry() { sink().hurry = true; }
+
+void set_before_line(std::function<void()> hook) {
+  std::lock_guard lock(sink().mutex);
+  sink().before_line = std::move(hook);
+}
 
 }  // namespace cohort::log

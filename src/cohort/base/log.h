@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,9 @@ void write(Level level, std::string_view text);
 void write_report(std::string_view text);
 // From here on a reader of standard error that does not read is not waited for (reader_output.h).
 void hurry();
+// Called before each line, under the sink's lock: whoever keeps a line alive on the terminal takes
+// it away first. One at a time; {} removes it. It must not log.
+void set_before_line(std::function<void()> hook);
 
 template <typename... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {
