@@ -53,12 +53,16 @@ void Histogram::add(std::span<const float> values) { add_all(values); }
 void Histogram::add(std::span<const double> values) { add_all(values); }
 
 Proto Histogram::encode() const {
+  // Readers put the least value in place of the first bucket's left limit, and the greatest in
+  // place of the last one's right: an empty bucket at either end would then run backwards.
+  auto is_used = [](double bucket) { return bucket > 0; };
+  auto first = std::find_if(buckets_.begin(), buckets_.end(), is_used);
+  auto last = std::find_if(buckets_.rbegin(), buckets_.rend(), is_used).base();
   std::vector<double> limits, counts;
-  for (std::size_t i = 0; i < buckets_.size(); ++i) {
-    bool empty_run = buckets_[i] == 0 && i + 1 < buckets_.size() && buckets_[i + 1] == 0;
-    if (empty_run) continue;
-    limits.push_back(bucket_limits()[i]);
-    counts.push_back(buckets_[i]);
+  for (auto bucket = first; bucket < last; ++bucket) {
+    if (*bucket == 0 && bucket[1] == 0) continue;
+    limits.push_back(bucket_limits()[static_cast<std::size_t>(bucket - buckets_.begin())]);
+    counts.push_back(*bucket);
   }
   Proto proto;
   proto.number(1, count_ ? min_ : 0.0)

@@ -19,7 +19,7 @@ class Histogram {
 
   std::uint64_t count() const { return count_; }  // finite values
   std::uint64_t non_finite() const { return non_finite_; }
-  // tensorboard.HistogramProto; runs of empty buckets are one bucket.
+  // tensorboard.HistogramProto; runs of empty buckets are one bucket, at the ends none.
   Proto encode() const;
 
  private:
