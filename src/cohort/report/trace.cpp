@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
@@ -102,18 +103,26 @@ std::string TraceRecorder::to_json() const {
     for (const auto& [thread, thread_name] : thread_names_)
       text += ",\n" + metadata("thread_name", rank, thread, thread_name);
   }
+  // Few names, many events: each is quoted once.
+  std::unordered_map<const char*, std::string> quoted_names;
+  auto name_of = [&](const char* name) -> const std::string& {
+    auto [entry, is_new] = quoted_names.try_emplace(name);
+    if (is_new) entry->second = quoted(name);
+    return entry->second;
+  };
   std::uint64_t count = std::min<std::uint64_t>(next_.load(), options_.max_events);
   for (std::uint64_t i = 0; i < count; ++i) {
     const Event& event = events_[i];
     char phase = event.phase.load(std::memory_order_acquire);
     if (phase == 0) continue;  // its thread is still writing it
     text += fmt::format(R"(,{}{{"ph":"{}","name":{},"cat":{},"pid":{},"tid":{},"ts":{})", '\n',
-                        phase, quoted(event.name), quoted(event.category), rank, event.thread,
+                        phase, name_of(event.name), name_of(event.category), rank, event.thread,
                         microseconds(event.begin));
     if (phase == 'X') text += fmt::format(R"(,"dur":{})", microseconds(event.duration));
     if (phase == 'i') text += R"(,"s":"t")";
     if (event.argument_name)
-      text += fmt::format(R"(,"args":{{{}:{}}})", quoted(event.argument_name), number(event.value));
+      text +=
+          fmt::format(R"(,"args":{{{}:{}}})", name_of(event.argument_name), number(event.value));
     text += '}';
   }
   return text + "\n]}\n";

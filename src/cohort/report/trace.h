@@ -30,9 +30,9 @@ struct TraceArgument {
 // Records what a process does and when, for chrome://tracing and ui.perfetto.dev.
 //
 // Thread-safe and lock-free while recording: an event is one atomic addition and a store of 64
-// bytes, some tens of nanoseconds. Names and categories are not copied: they are string literals,
-// or come from intern(). Memory is bounded: past max_events events are dropped, and the file says
-// how many. Times are trace_now().
+// bytes, besides the looks at the clock. Names and categories are not copied: they are string
+// literals, or come from intern(). Memory is bounded: past max_events events are dropped, and the
+// file says how many. Times are trace_now().
 class TraceRecorder {
  public:
   explicit TraceRecorder(TraceOptions options = {});
