@@ -18,7 +18,7 @@ struct TraceOptions {
   int rank = 0;
   std::string process_name;           // as shown: "worker/1 on node7"; empty: "rank N"
   std::int64_t clock_offset_us = 0;   // rank 0's clock = this process's + offset (align_clocks)
-  std::size_t max_events = 1u << 18;  // 16 MB; what comes after is counted, not kept
+  std::size_t max_events = 1u << 18;  // 15 MB; what comes after is counted, not kept
 };
 
 // A number shown with an event: {"bytes", 4096}. None when the name is null.
@@ -29,7 +29,7 @@ struct TraceArgument {
 
 // Records what a process does and when, for chrome://tracing and ui.perfetto.dev.
 //
-// Thread-safe and lock-free while recording: an event is one atomic addition and a store of 64
+// Thread-safe and lock-free while recording: an event is one atomic addition and a store of 56
 // bytes, besides the looks at the clock. Names and categories are not copied: they are string
 // literals, or come from intern(). Memory is bounded: past max_events events are dropped, and the
 // file says how many. Times are trace_now().
