@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <fstream>
 #include <numeric>
 
 #include "cohort/base/error.h"
@@ -33,14 +34,19 @@ class ImageFilesTest : public DataTest {
   std::string mnist_complaint(Storage storage) const {
     return message_of<InvalidInput>([&] { open_mnist(folder_, Split::kTrain, storage, "mnist"); });
   }
-  Bytes cifar_batch(std::uint8_t first) const {
-    Bytes bytes(30'730'000);
-    for (std::size_t i = 0; i < 10'000; ++i) {
-      bytes[i * 3073] = static_cast<std::uint8_t>(i % 10);
-      bytes[i * 3073 + 1] = first;
-      bytes[i * 3073 + 3072] = static_cast<std::uint8_t>(i);
+  // A batch file of `size` bytes; record i has label i % 10, first pixel `first`, last pixel i, for
+  // a few i. The rest are zeros that take no room on the disk.
+  void write_cifar(const std::string& name, std::uint8_t first,
+                   std::int64_t size = 30'730'000) const {
+    std::ofstream file(folder_ / name, std::ios::binary);
+    for (const std::int64_t i : {0, 1, 9'999}) {
+      file.seekp(i * 3073);
+      file.put(static_cast<char>(i % 10)).put(static_cast<char>(first));
+      file.seekp(i * 3073 + 3072);
+      file.put(static_cast<char>(i));
     }
-    return bytes;
+    file.close();
+    fs::resize_file(folder_ / name, static_cast<std::uintmax_t>(size));
   }
 };
 
@@ -103,7 +109,7 @@ TEST_F(ImageFilesTest, RefusesImageFilesOfTheWrongLength) {
 TEST_F(ImageFilesTest, ReadsCifarFromTheFolderOrItsParent) {
   fs::create_directory(folder_ / "cifar-10-batches-bin");
   for (std::uint8_t i = 1; i <= 5; ++i)
-    write(fmt::format("cifar-10-batches-bin/data_batch_{}.bin", i), cifar_batch(i));
+    write_cifar(fmt::format("cifar-10-batches-bin/data_batch_{}.bin", i), i);
   for (const fs::path& place : {folder_, folder_ / "cifar-10-batches-bin/"})
     for (const Storage storage : kBoth) {
       const auto images = open_cifar10(place, Split::kTrain, storage);
@@ -138,14 +144,15 @@ TEST_F(ImageFilesTest, RefusesDamagedCifar) {
       images->read(last, pixels.data(), &label);
     });
   };
-  Bytes batch = cifar_batch(1);
-  batch[9'999 * 3073] = 10;
   for (const Storage storage : kBoth) {
-    write("test_batch.bin", batch);
+    write_cifar("test_batch.bin", 1);
+    std::fstream(folder_ / "test_batch.bin", std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(9'999 * 3073)
+        .put(10);
     EXPECT_THAT(complaint(storage), AllOf(HasSubstr("9999"), HasSubstr("expected 0 to 9")));
-    write("test_batch.bin", Bytes(30'729'999));
+    write_cifar("test_batch.bin", 1, 30'729'999);
     EXPECT_THAT(complaint(storage), HasSubstr("test_batch.bin"));
-    write("test_batch.bin", Bytes(30'730'001));
+    write_cifar("test_batch.bin", 1, 30'730'001);
     EXPECT_THAT(complaint(storage), HasSubstr("test_batch.bin"));
   }
 }
