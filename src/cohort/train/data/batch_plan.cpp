@@ -16,15 +16,13 @@ std::int64_t boundary(std::int64_t count, std::int64_t parts, std::int64_t part)
 
 }  // namespace
 
-Range balanced_part(std::int64_t count, std::int64_t parts, std::int64_t part) {
-  return {boundary(count, parts, part), boundary(count, parts, part + 1)};
-}
-
 ShardRange shards_of(std::int64_t rank, std::int64_t size, std::int64_t shards) {
   if (size < 1 || rank < 0 || rank >= size || shards < 0)
     throw InvalidInput(
         fmt::format("there is no worker {} of {} for {} shards", rank, size, shards));
-  return balanced_part(shards, size, rank);
+  const std::int64_t each = shards / size, larger = shards % size;
+  const std::int64_t begin = rank * each + std::min(rank, larger);
+  return {begin, begin + each + (rank < larger ? 1 : 0)};
 }
 
 BatchPlan::BatchPlan(BatchPlanOptions options) : options_(options) {

@@ -19,12 +19,9 @@ struct Range {
 };
 using ShardRange = Range;
 
-// Part `part` of `parts` of `count` things in a row: sizes differ by at most one, larger ones
-// spread evenly, so that runs of parts are balanced too.
-Range balanced_part(std::int64_t count, std::int64_t parts, std::int64_t part);
-
-// The virtual shards that worker `rank` of `size` computes; none when there are more workers than
-// shards. InvalidInput when there is no such rank.
+// The virtual shards that worker `rank` of `size` computes: contiguous, ascending, the first
+// workers have one more where they do not divide evenly, as in the sum of the gradients. None for
+// some when there are more workers than shards. InvalidInput when there is no such rank.
 ShardRange shards_of(std::int64_t rank, std::int64_t size, std::int64_t shards);
 
 struct BatchPlanOptions {
@@ -47,7 +44,8 @@ class BatchPlan {
   // In the epoch: samples, or less with drop_last.
   std::int64_t samples_per_epoch() const;
 
-  // Positions in the epoch's order. A last batch may be smaller, and some of its shards empty.
+  // Positions in the epoch's order. Sizes of shards differ by at most one, the larger ones spread
+  // evenly. A last batch may be smaller, and some of its shards empty.
   Range batch(std::int64_t step) const;
   Range positions(std::int64_t step, std::int64_t shard) const;
   // Of a run of shards: what one worker computes in a step.

@@ -100,13 +100,15 @@ TEST(ShardsOf, DividesAllShardsIntoContiguousBalancedRuns) {
       }
       EXPECT_EQ(end, shards);
     }
+  EXPECT_EQ(shards_of(0, 2, 5), (ShardRange{0, 3}));  // as the gradients are divided
   EXPECT_THROW(shards_of(2, 2, 4), InvalidInput);
   EXPECT_THROW(shards_of(-1, 2, 4), InvalidInput);
 }
 
-TEST(BalancedPart, DoesNotOverflowForHugeCounts) {
+TEST(BatchPlan, DoesNotOverflowForHugeCounts) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 62;
-  EXPECT_EQ(balanced_part(kHuge, 1000, 999).end, kHuge);
+  const BatchPlan plan({.samples = kHuge, .global_batch = kHuge, .shards = 1000});
+  EXPECT_EQ(plan.positions(0, 999).end, kHuge);
 }
 
 TEST(BatchPlan, RefusesSizesThatCannotBe) {
