@@ -28,8 +28,8 @@ enum class RandomStream : std::uint64_t {
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key);
 
-// The endless sequence of numbers that belongs to (seed, stream, a, b). A value of 48 bytes: cheap
-// to make, one for each sample. Thread-compatible.
+// The endless sequence of numbers that belongs to (seed, stream, a, b). A small value: cheap to
+// make, one for each sample. Thread-compatible.
 class CounterRandom {
  public:
   CounterRandom(std::uint64_t seed, RandomStream stream, std::uint64_t a = 0, std::uint64_t b = 0);

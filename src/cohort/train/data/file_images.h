@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,8 +14,8 @@ namespace cohort::train {
 // holds no more than the batches under way. Labels lie in front of each image, or are given.
 class FileImages final : public ImageStore {
  public:
-  // `count` records of `stride` bytes from `offset`, image last; with `label_first` byte 0 of each
-  // is its label.
+  // `count` records from `offset` on: an image each, with `label_first` a byte with its label
+  // before it.
   struct Segment {
     DataFile file;
     UniqueFd fd;

@@ -13,7 +13,8 @@
 namespace cohort::train {
 
 enum class Split { kTrain, kTest };
-// kMemory reads everything now; kStream leaves the files on disk and reads what each batch needs.
+// kMemory reads everything now; kStream leaves the files on disk and reads what each batch needs (a
+// gzip file is first unpacked into a nameless temporary file, in TMPDIR).
 enum class Storage { kMemory, kStream };
 
 // IDX3 images and IDX1 labels, gzip or plain. Labels are 0 to classes - 1.
