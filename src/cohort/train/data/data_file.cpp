@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <vector>
@@ -53,7 +54,7 @@ struct DataReader::State {
   // Makes `ready` at least `size` long, or as long as the file allows.
   void fill(std::size_t size) {
     if (ready.size() >= size) return;
-    std::memmove(buffer.data(), ready.data(), ready.size());
+    std::copy(ready.begin(), ready.end(), buffer.begin());
     std::size_t filled = ready.size();
     while (filled < size) {
       const std::size_t count = read_file(std::span(buffer).subspan(filled));
