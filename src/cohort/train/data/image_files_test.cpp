@@ -184,18 +184,22 @@ TEST(FashionMnist, OfTheDistributionIsReadWhole) {
   const fs::path folder = data_folder("fashion-mnist", "");
   for (const Split split : {Split::kTrain, Split::kTest}) {
     const auto images = open_mnist(folder, split, Storage::kMemory, "fashion-mnist");
-    const auto streamed = open_mnist(folder, split, Storage::kStream, "fashion-mnist");
     ASSERT_EQ(images->size(), split == Split::kTrain ? 60'000 : 10'000);
     ASSERT_EQ(images->shape(), (ImageShape{1, 28, 28}));
-    ASSERT_EQ(streamed->size(), images->size());
     const auto count = static_cast<std::size_t>(images->size());
-    std::vector<std::int64_t> indices(count), labels(count), streamed_labels(count);
+    std::vector<std::int64_t> indices(count), labels(count);
     std::iota(indices.begin(), indices.end(), 0);
-    Bytes pixels(count * 784), streamed_pixels(count * 784);
+    Bytes pixels(count * 784);
     images->read(indices, pixels.data(), labels.data());
-    streamed->read(indices, streamed_pixels.data(), streamed_labels.data());
-    EXPECT_EQ(pixels, streamed_pixels);
-    EXPECT_EQ(labels, streamed_labels);
+    if (split == Split::kTest) {
+      const auto streamed = open_mnist(folder, split, Storage::kStream, "fashion-mnist");
+      ASSERT_EQ(streamed->size(), images->size());
+      std::vector<std::int64_t> streamed_labels(count);
+      Bytes streamed_pixels(count * 784);
+      streamed->read(indices, streamed_pixels.data(), streamed_labels.data());
+      EXPECT_EQ(pixels, streamed_pixels);
+      EXPECT_EQ(labels, streamed_labels);
+    }
     std::vector<std::size_t> counts(10);
     for (const std::int64_t label : labels) ++counts[static_cast<std::size_t>(label)];
     EXPECT_THAT(counts, ::testing::Each(count / 10));
