@@ -23,19 +23,23 @@ void BackgroundSlot::flush(Deadline deadline) {
 
 void BackgroundSlot::close(Deadline deadline) {
   if (!thread_.joinable()) return;
-  auto end = [this] {
-    thread_.request_stop();
-    thread_.join();
-  };
+  std::exception_ptr error;
   try {
     flush(deadline);
   } catch (const TimeoutError&) {
     throw;
   } catch (...) {
-    end();
-    throw;
+    error = std::current_exception();
   }
-  end();
+  abandon();
+  if (error) std::rethrow_exception(error);
+}
+
+std::exception_ptr BackgroundSlot::abandon() {
+  if (!thread_.joinable()) return nullptr;
+  thread_.request_stop();
+  thread_.join();
+  return std::exchange(error_, nullptr);
 }
 
 void BackgroundSlot::wait_until_idle(std::unique_lock<std::mutex>& lock, Deadline deadline) {

@@ -14,8 +14,7 @@ namespace cohort::train {
 // A thread that does one job at a time: while one is under way the next caller waits. What a job
 // throws, the next submit(), flush() or close() throws, once.
 //
-// submit(), flush() and close() belong to one thread. A slot destroyed without close() asks its job
-// to give up (the stop token), waits for that, and drops its error.
+// The member functions belong to one thread. A slot destroyed without close() does as abandon().
 class BackgroundSlot {
  public:
   using Job = std::function<void(std::stop_token)>;
@@ -31,6 +30,9 @@ class BackgroundSlot {
   void flush(Deadline deadline);
   // flush(), then ends the thread; nothing may be submitted after it. May be called again.
   void close(Deadline deadline);
+  // Asks the job under way to give up (the stop token), waits for that, and ends the thread.
+  // Returns what a job threw and nobody was told of; null when nothing. May be called again.
+  std::exception_ptr abandon();
 
  private:
   void run(std::stop_token stop);

@@ -58,7 +58,8 @@ std::string fingerprint(const NamedTensors& tensors) {
     out.text(name).text(name_of(dtype_of(name, tensor))).integer(tensor.dim());
     for (auto extent : tensor.sizes()) out.integer(extent);
     hash.update(head);
-    hash.update(bytes_of(on_cpu(tensor)));
+    const auto held = on_cpu(tensor);
+    hash.update(bytes_of(held));
   }
   return to_hex(hash.finish());
 }

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "cohort/base/byte_io.h"
 #include "cohort/base/crc32c.h"
 #include "cohort/base/error.h"
 #include "cohort/base/sha256_stream.h"
@@ -88,9 +89,21 @@ class SequentialReader {
   Sha256 hash_;
 };
 
+Layout layout_of(const NamedTensors& tensors) {
+  Layout layout;
+  for (const auto& [name, tensor] : tensors)
+    layout.tensors.push_back(
+        {.name = name, .dtype = dtype_of(name, tensor), .shape = tensor.sizes().vec()});
+  arrange(layout);
+  return layout;
+}
+
+torch::Tensor empty_tensor(const TensorEntry& entry) {
+  return torch::empty(entry.shape, torch::TensorOptions().dtype(scalar_type_of(entry.dtype)));
+}
+
 torch::Tensor read_tensor(SequentialReader& file, const TensorEntry& entry, Metadata& metadata) {
-  auto tensor =
-      torch::empty(entry.shape, torch::TensorOptions().dtype(scalar_type_of(entry.dtype)));
+  auto tensor = empty_tensor(entry);
   std::uint32_t crc = 0;
   file.read(static_cast<char*>(tensor.data_ptr()), entry.end - entry.begin,
             [&](std::string_view bytes) { crc = crc32c(bytes.data(), bytes.size(), crc); });
@@ -121,17 +134,35 @@ torch::Tensor on_cpu(const torch::Tensor& tensor) {
   return tensor.detach().to(torch::kCPU).contiguous();
 }
 
+std::string describe_tensors(const NamedTensors& tensors) {
+  const Layout layout = layout_of(tensors);
+  std::string bytes;
+  ByteWriter(bytes).integer(layout.tensors.empty() ? 0 : layout.tensors.back().end);
+  return bytes + encode_header(layout);
+}
+
+NamedTensors allocate_tensors(std::string_view description) {
+  const std::string source = "a description of tensors";
+  ByteReader in(description);
+  const auto data_bytes = in.integer<std::uint64_t>();
+  const auto rest = description.substr(description.size() - in.remaining());
+  const auto length = parse_header_length(rest, rest.size(), source);
+  NamedTensors tensors;
+  for (const auto& entry :
+       parse_header(rest.substr(kLengthBytes, length), data_bytes, source).tensors)
+    tensors.emplace(entry.name, empty_tensor(entry));
+  return tensors;
+}
+
 FileIdentity write_safetensors(const NamedTensors& tensors, const Metadata& metadata,
                                const ByteSink& sink) {
-  Layout layout{.metadata = metadata};
+  Layout layout = layout_of(tensors);
+  layout.metadata = metadata;
   for (const auto& [name, tensor] : tensors) {
-    layout.tensors.push_back(
-        {.name = name, .dtype = dtype_of(name, tensor), .shape = tensor.sizes().vec()});
-    const auto bytes = on_cpu(tensor);
-    layout.metadata[checksum_key(name)] =
-        checksum_text(crc32c(bytes.data_ptr(), static_cast<std::size_t>(bytes.nbytes())));
+    const auto held = on_cpu(tensor);
+    const auto bytes = bytes_of(held);
+    layout.metadata[checksum_key(name)] = checksum_text(crc32c(bytes.data(), bytes.size()));
   }
-  arrange(layout);
 
   FileIdentity file;
   Sha256 hash;
@@ -144,7 +175,10 @@ FileIdentity write_safetensors(const NamedTensors& tensors, const Metadata& meta
     }
   };
   put(encode_header(layout));
-  for (const TensorEntry& entry : layout.tensors) put(bytes_of(on_cpu(tensors.at(entry.name))));
+  for (const TensorEntry& entry : layout.tensors) {
+    const auto held = on_cpu(tensors.at(entry.name));
+    put(bytes_of(held));
+  }
   file.sha256 = hash.finish();
   return file;
 }

@@ -60,4 +60,9 @@ std::string_view bytes_of(const torch::Tensor& tensor);
 // `tensor` itself where it is contiguous on the CPU already, else a copy that is.
 torch::Tensor on_cpu(const torch::Tensor& tensor);
 
+// Names, types and shapes as bytes; and tensors with these, of undefined contents, on the CPU.
+// allocate_tensors trusts its input (it comes from a rank of this job) for the sizes alone.
+std::string describe_tensors(const NamedTensors& tensors);
+NamedTensors allocate_tensors(std::string_view description);
+
 }  // namespace cohort::train
