@@ -56,6 +56,8 @@ endif()
 # Imported, as LibTorch is no part of what Cohort installs.
 add_library(Cohort::torch INTERFACE IMPORTED GLOBAL)
 target_include_directories(Cohort::torch SYSTEM INTERFACE ${_torch_includes})
+# A torch package brings the headers of a fmt of its own, without the library, and they come first.
+target_compile_definitions(Cohort::torch INTERFACE FMT_HEADER_ONLY)
 target_link_directories(Cohort::torch INTERFACE "${_torch_libraries}")
 target_link_libraries(Cohort::torch INTERFACE torch torch_cpu c10)
 if(EXISTS "${_torch_libraries}/libtorch_cuda.so")

@@ -94,7 +94,8 @@ const json& member(const json& value, std::string_view tensor, const char* name,
 TensorEntry parse_tensor(const std::string& name, const json& value, std::uint64_t data_bytes,
                          const Complaint& complain) {
   if (!value.is_object()) complain.tensor(name, "is not described by an object");
-  if (value.size() != 3) complain.tensor(name, "has more than dtype, shape and data_offsets");
+  if (value.size() != 3)
+    complain.tensor(name, "is not described by exactly dtype, shape and data_offsets");
   TensorEntry entry{.name = name};
 
   const json& dtype = member(value, name, "dtype", complain);
