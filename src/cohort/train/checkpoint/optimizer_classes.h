@@ -125,7 +125,7 @@ auto with_class(const torch::optim::Optimizer& optimizer, const std::string& adv
       {.advice = advice});
 }
 
-// The key of a parameter in Optimizer::state(): its address, as text before torch 2.1.
+// The key of a parameter in Optimizer::state(): its address; in torch 1.13, that as text.
 template <typename StateMap>
 typename StateMap::key_type state_key(const torch::Tensor& parameter) {
   if constexpr (std::is_same_v<typename StateMap::key_type, std::string>) {
