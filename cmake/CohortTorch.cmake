@@ -3,7 +3,8 @@
 # Looked for in this order, as scripts/setup does: a torch 2.x package of .venv in this tree, of
 # python3 on the PATH, of the system's python3; then an installed libtorch-dev (1.13), also under
 # CMAKE_PREFIX_PATH. Its own CMake package is not used: that of a CUDA build stops the configure on
-# a machine that has no CUDA toolkit, and Cohort needs none.
+# a machine that has no CUDA toolkit, and Cohort needs none. Installed with the package, whose users
+# find LibTorch in the same way; COHORT_TORCH_PYTHON is tried first.
 set(COHORT_HAVE_TORCH FALSE)
 if(NOT COHORT_TORCH)
   message(STATUS "LibTorch: switched off (COHORT_TORCH=OFF)")
@@ -13,7 +14,7 @@ endif()
 set(_torch_includes "")
 foreach(_python "${PROJECT_SOURCE_DIR}/.venv/bin/python3" python3 /usr/bin/python3)
   execute_process(
-    COMMAND "${_python}" "${PROJECT_SOURCE_DIR}/cmake/find_torch.py"
+    COMMAND "${_python}" "${CMAKE_CURRENT_LIST_DIR}/find_torch.py"
     OUTPUT_VARIABLE _torch_found OUTPUT_STRIP_TRAILING_WHITESPACE
     ERROR_VARIABLE _torch_reason RESULT_VARIABLE _torch_result)
   if(_torch_result EQUAL 0)

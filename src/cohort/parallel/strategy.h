@@ -20,9 +20,9 @@ class Strategy {
   virtual ~Strategy() = default;
 
   virtual std::string name() const = 0;
-  virtual int workers() const = 0;         // processes of the job that train
-  virtual int worker() const = 0;          // this one's number among them
-  virtual int local_replicas() const = 0;  // of this process
+  virtual int workers() const = 0;                               // processes of the job that train
+  virtual int worker() const = 0;                                // this one's number among them
+  virtual int local_replicas() const = 0;                        // of this process
   int replicas() const { return workers() * local_replicas(); }  // of the job
   bool is_chief() const { return worker() == 0; }
 
