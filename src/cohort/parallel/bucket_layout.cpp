@@ -30,14 +30,19 @@ std::vector<BucketLayout> lay_out_buckets(std::span<const torch::Tensor> paramet
     auto [it, is_new] = open.try_emplace(dtype);
     Open& bucket = it->second;
     if (is_new) bucket = {{dtype, 0, {}}, sizes.first_bytes, position};
+    const bool own = elements * element >= sizes.own_bytes;
     if (!bucket.layout.entries.empty() &&
-        (bucket.layout.elements + padded) * element > bucket.limit) {
+        (own || (bucket.layout.elements + padded) * element > bucket.limit)) {
       closed.push_back(std::move(bucket));
       bucket = {{dtype, 0, {}}, sizes.bytes, position};
     }
     bucket.layout.entries.push_back({order[position], bucket.layout.elements, elements});
     bucket.layout.elements += padded;
     bucket.last = position;
+    if (own) {
+      bucket.layout.elements = elements;
+      bucket.limit = 0;
+    }
   }
   for (auto& [dtype, bucket] : open) closed.push_back(std::move(bucket));
   std::sort(closed.begin(), closed.end(),

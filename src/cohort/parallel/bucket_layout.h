@@ -24,6 +24,7 @@ struct BucketLayout {
 struct BucketSizes {
   std::size_t first_bytes = 0;  // of the first bucket of a dtype
   std::size_t bytes = 0;        // of the others; a larger parameter has a bucket of its own
+  std::size_t own_bytes = 0;    // from here on a parameter has one in any case
 };
 
 // Cuts `parameters`, taken in the order in which their gradients are expected (`order`: all

@@ -53,15 +53,24 @@ void GradientSync::State::finish(Deadline deadline) {
 
 void GradientSync::State::wait_for_buckets(Deadline deadline) {
   const Clock::time_point from = Clock::now();
-  try {
-    for (collective::Work& work : works_) work.wait(deadline);
-  } catch (const Error& error) {
-    // Nobody may wait for this rank; what is under way ends by it.
-    group_.abort(fmt::format("rank {}: {}", group_.rank(), error.message()));
-    throw;
-  } catch (const std::exception& error) {
-    group_.abort(fmt::format("rank {}: {}", group_.rank(), error.what()));
-    throw;
+  const auto abort = [&](const std::string& reason) {
+    // Nobody may wait for this rank; and what is under way ends by it.
+    group_.abort(fmt::format("rank {}: {}", group_.rank(), reason));
+  };
+  for (std::size_t i = 0; i < works_.size(); ++i) {
+    try {
+      works_[i].wait(deadline);
+    } catch (const std::exception& error) {
+      if (works_[i].poll()) {
+        abort(error.what());
+        throw;
+      }
+      const std::string reason = fmt::format(
+          "the gradients of bucket {} of {} were not summed at the deadline", i, works_.size());
+      abort(reason);
+      throw TimeoutError(reason, {.during = "GradientSync::finish",
+                                  .advice = "See whether every replica still trains."});
+    }
   }
   works_.clear();
   waited_ += Clock::now() - from;

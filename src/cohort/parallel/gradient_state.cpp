@@ -14,6 +14,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// From this size on a gradient is summed where autograd makes it instead of being copied.
+constexpr std::size_t kLarge = 1 << 20;
+
 int count_of(const GradientSyncOptions& options, const collective::Group& group) {
   return options.shards == 0 ? group.size() : options.shards;
 }
@@ -57,6 +60,10 @@ GradientSync::State::State(collective::Group& group, NamedTensors parameters,
   order_.resize(parameters_.size());
   std::iota(order_.rbegin(), order_.rend(), 0);  // backward goes from the end
   make_buckets();
+  std::vector<std::size_t> large;
+  for (const torch::Tensor& parameter : parameters_)
+    if (is_large(parameter)) large.push_back(parameter.nbytes());
+  if (!large.empty()) memory_.emplace(group_, std::move(large));
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     hooks_.add(parameters_[i], [this, i] { on_gradient(i); });
 }
@@ -73,16 +80,25 @@ GradientSync::State::~State() {
   }
 }
 
+bool GradientSync::State::is_large(const torch::Tensor& parameter) const {
+  return parameter.device().is_cpu() && parameter.nbytes() >= kLarge &&
+         accumulator_of(parameter.scalar_type()) == parameter.scalar_type() &&
+         reduction_.plan().nodes().size() == 1;
+}
+
 void GradientSync::State::make_buckets() {
-  std::vector<BucketLayout> layouts =
-      lay_out_buckets(parameters_, order_, {options_.first_bucket_bytes, options_.bucket_bytes});
+  std::vector<BucketLayout> layouts = lay_out_buckets(
+      parameters_, order_, {options_.first_bucket_bytes, options_.bucket_bytes, kLarge});
   buckets_.clear();
   places_.assign(parameters_.size(), {});
   for (BucketLayout& layout : layouts) {
     for (std::size_t entry = 0; entry < layout.entries.size(); ++entry)
       places_[static_cast<std::size_t>(layout.entries[entry].parameter)] = {buckets_.size(), entry};
+    const bool adopts =
+        layout.entries.size() == 1 &&
+        is_large(parameters_[static_cast<std::size_t>(layout.entries[0].parameter)]);
     buckets_.push_back(std::make_unique<Bucket>(group_, std::move(layout), parameters_,
-                                                reduction_.plan().nodes()));
+                                                reduction_.plan().nodes(), adopts));
   }
 }
 
@@ -100,6 +116,7 @@ void GradientSync::State::begin_shard(int shard) {
         {.advice = "Call begin_shard and end_shard for each own shard, ascending, then finish."});
   // Without an old gradient to add to, autograd keeps the new one instead of copying it.
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  for (const auto& bucket : buckets_) bucket->let_go();
   if (shards_done_ == 0 && std::exchange(order_changed_, false)) make_buckets();
   std::fill(fired_.begin(), fired_.end(), 0);
   std::fill(taken_.begin(), taken_.end(), 0);
@@ -112,6 +129,7 @@ void GradientSync::State::begin_shard(int shard) {
       step_events_.push_back({static_cast<int>(step_events_.size()), bucket->bytes(), {}, {}, {}});
     }
   }
+  if (memory_) memory_use_.emplace(*memory_);
   in_shard_ = true;
 }
 
@@ -142,21 +160,23 @@ void GradientSync::State::take_gradient(std::size_t parameter) {
   torch::Tensor& slot = parameters_[parameter].mutable_grad();
   torch::Tensor gradient = slot;
   const Place place = places_[parameter];
-  const Bucket& bucket = *buckets_[place.bucket];
-  const torch::Tensor& view = bucket.view(place.entry);
+  Bucket& bucket = *buckets_[place.bucket];
   if (gradient.defined()) {
     if (!accepts(parameter, gradient)) return;
-    if (!gradient.device().is_cpu() || gradient.strides() != view.strides() ||
-        gradient.scalar_type() != view.scalar_type()) {
+    if (!bucket.is_like(place.entry, gradient)) {
       const torch::NoGradGuard no_grad;
-      gradient = torch::empty_like(view).copy_(gradient);
+      gradient = bucket.make_like(place.entry).copy_(gradient);
     }
+  }
+  if (is_last_shard() && bucket.adopts()) {
+    if (!gradient.defined()) gradient = bucket.make_like(place.entry).zero_();
+    bucket.adopt(gradient);
   }
   local_.add(shards_done_, static_cast<int>(parameter), std::move(gradient), bucket, place.entry);
   taken_[parameter] = 1;
   slot.reset();
   if (!is_last_shard()) return;
-  if (parameters_[parameter].device().is_cpu()) slot = view;
+  if (parameters_[parameter].device().is_cpu()) slot = bucket.view(place.entry);
   if (--missing_of_bucket_[place.bucket] == 0) {
     step_events_[place.bucket].ready = Clock::now();
     launch_full_buckets();
@@ -192,6 +212,7 @@ void GradientSync::State::end_shard() {
       if (problem_.empty() && !taken_[static_cast<std::size_t>(parameter)])
         take_gradient(static_cast<std::size_t>(parameter));
   }
+  memory_use_.reset();
   in_shard_ = false;
   ++shards_done_;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "cohort/parallel/bucket.h"
 #include "cohort/parallel/bucket_reduction.h"
 #include "cohort/parallel/gradient_hooks.h"
+#include "cohort/parallel/gradient_memory.h"
 #include "cohort/parallel/gradient_sync.h"
 #include "cohort/parallel/local_sum.h"
 
@@ -44,6 +46,7 @@ struct GradientSync::State {
   };
 
   bool is_last_shard() const { return shards_done_ + 1 == own_.count; }
+  bool is_large(const torch::Tensor& parameter) const;
   void make_buckets();
   void on_gradient(std::size_t parameter);
   void take_gradient(std::size_t parameter);  // .grad, or zeros, is the shard's contribution
@@ -65,6 +68,8 @@ struct GradientSync::State {
   BucketReduction reduction_;
   LocalSum local_;
   GradientHooks hooks_;
+  std::optional<GradientMemory> memory_;           // where there are large gradients
+  std::optional<GradientMemory::Use> memory_use_;  // in a shard
 
   std::vector<int> order_;  // in which gradients are expected; the same on all ranks
   bool order_agreed_ = false;

@@ -46,7 +46,7 @@ void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket
       collective::copy_bytes(to, data_of(gradient), bytes);
     return;
   }
-  if (!gradient.defined()) gradient = torch::zeros_like(bucket.view(entry));
+  if (!gradient.defined()) gradient = bucket.make_like(entry).zero_();
   if (merged == 0) {
     stack.push_back(std::move(gradient));
     return;
