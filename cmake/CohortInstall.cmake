@@ -55,5 +55,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/CohortConfigVersion.cmak
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/CohortConfig.cmake"
               "${PROJECT_BINARY_DIR}/CohortConfigVersion.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/CohortTorch.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/find_torch.py"
         DESTINATION "${_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "cohort/base/error.h"
@@ -72,6 +73,14 @@ Secret::~Secret() { wipe(bytes_.data(), bytes_.size()); }
 Secret Secret::generate() {
   Secret secret;
   fill_random(secret.bytes_.data(), secret.bytes_.size());
+  return secret;
+}
+
+Secret Secret::from_bytes(std::string_view bytes) {
+  if (bytes.size() != kSize)
+    throw InvalidInput(fmt::format("a secret has {} bytes, not {}", kSize, bytes.size()));
+  Secret secret;
+  std::copy(bytes.begin(), bytes.end(), secret.bytes_.begin());
   return secret;
 }
 

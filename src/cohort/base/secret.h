@@ -39,6 +39,10 @@ class Secret {
   Secret& operator=(const Secret&) = default;
   ~Secret();
 
+  // From kSize bytes that bytes() gave in another process of the job and that travelled where
+  // nobody else listens. Throws InvalidInput for another number of bytes.
+  static Secret from_bytes(std::string_view bytes);
+
   // A sealed memory file that from_fd() reads. Close-on-exec: whoever starts a task passes it on
   // with dup2().
   UniqueFd to_memfd() const;

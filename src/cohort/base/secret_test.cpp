@@ -107,5 +107,11 @@ TEST_F(SecretFile, WhatIsNoSecretIsRefusedWithoutPrintingIt) {
   EXPECT_THAT(error(), HasSubstr("not a regular file"));
 }
 
+TEST(Secret, TravelsAsBytes) {
+  const Secret secret = Secret::generate();
+  EXPECT_EQ(Secret::from_bytes(secret.bytes()).bytes(), secret.bytes());
+  EXPECT_THROW(Secret::from_bytes(secret.bytes().substr(1)), InvalidInput);
+}
+
 }  // namespace
 }  // namespace cohort

@@ -6,51 +6,59 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/collective/world.h"
+#include "cohort/parallel/flags.h"
 #include "cohort/parallel/strategy.h"
 
 namespace cohort {
 
-// Flags that every Cohort program understands. init() takes them from the command line; what it
-// does not know it leaves to the program (Context::arguments()).
-struct StrategyFlags {
-  std::string distribution_strategy;  // off|one_device|mirrored|multi_worker_mirrored|parameter_server;
-                                      // empty: what the launcher says, else by the number of tasks
-  int num_gpus = 0;                   // GPUs a worker: one replica each
-  int num_replicas = 0;               // replicas a worker on the CPU; 0: one
-  std::string device;                 // cpu|cuda; empty: cuda when num_gpus > 0, else cpu
-  int threads = 0;                    // intra-op threads a replica; 0: 1 in deterministic mode's sense
-};
-
-// A program's place in its job. Movable. Destroying it without leave() tells the others that this
-// task was lost.
+// A program's place in its job. Copies are handles of the same place. Destroying the last one
+// without leave() tells the others that this task was lost.
+// Threads: strategy(), serve() and leave() from one thread; the rest from any.
 class Context {
  public:
-  int rank() const;        // among the worker processes
+  // Among the worker processes; -1 for a task that does not train.
+  int rank() const;
   int size() const;
   int local_rank() const;  // among those on this host
   int local_size() const;
   bool is_chief() const;
   const cluster::Role& role() const;
-  collective::Group& group();  // of the worker processes
   const std::vector<std::string>& arguments() const;  // what init() did not take, without argv[0]
   const StrategyFlags& flags() const;
   std::string output() const;  // the job's output folder, or empty
 
-  bool is_service() const;  // a ps or evaluator: the program should `return context.serve();`
-  int serve();
+  // Of the worker processes: what the functions of ops.h work on, which therefore take a Context
+  // too. Throws InvalidInput for a task that does not train, and after leave().
+  collective::Group& group() const;
+  operator collective::Group&() const { return group(); }
 
-  std::shared_ptr<parallel::Strategy> strategy();  // made once, from flags() and the role
+  // A ps or evaluator: the program should `return context.serve();`, which returns 0 when all
+  // workers are done and throws PeerError, with its name, when one left without.
+  bool is_service() const;
+  int serve(Deadline deadline = Deadline::never());
+
+  // Made at the first call, from flags() and the role; collective over the workers then.
+  // Throws InvalidInput for a layout that cannot be.
+  std::shared_ptr<parallel::Strategy> strategy();
+
+  // This task is done; returns when the others no longer need what it hosts, at the latest at the
+  // deadline. The group and the strategy are not for use any more.
   void leave(Deadline deadline = Deadline::after(std::chrono::minutes(5)));
 
  private:
-  friend Context init(int argc, const char* const* argv);
+  friend Context init(const cluster::Environment&, const std::vector<std::string>&);
   struct State;
   std::shared_ptr<State> state_;
 };
 
-// Finds this process's role, joins the job, sets LibTorch's threads. With no launcher and no
-// environment the job has one worker. Throws InvalidInput (a bad flag by name and value), AuthError,
-// TimeoutError, PeerError.
+// Finds this process's role, joins the job, sets LibTorch's threads (StrategyFlags::threads). With
+// no launcher and no environment the job has one worker; under mpirun and srun the processes meet
+// over MPI. Takes the flags of flags.h and a scheduler's (--job_name ...) from the arguments.
+// Throws InvalidInput (a bad flag by name and value; a strategy that does not fit the role),
+// AuthError, TimeoutError, PeerError.
 Context init(int argc, const char* const* argv);
+
+// The same for an environment other than the process's own. `arguments` are without argv[0].
+Context init(const cluster::Environment& environment, const std::vector<std::string>& arguments);
 
 }  // namespace cohort
