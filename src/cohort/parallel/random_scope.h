@@ -6,13 +6,12 @@
 
 namespace cohort::parallel {
 
-// While it lives, random numbers that LibTorch draws on this thread (dropout, rand, bernoulli_,
-// ...) come from a generator of its own, seeded with `seed`: the same numbers for the same seed,
-// whatever other threads draw and whatever was drawn before. How: for one replica in the process
-// the device's default generator is seeded; where replicas are threads of one process
-// (`shared_process`), which would share the CPU's default generator, calls that name no generator
-// are given the thread's. Both draw the same numbers from the same seed. Scopes do not nest.
-// Confined to its thread.
+// While it lives, random numbers that LibTorch draws on this thread (dropout, rand, bernoulli_, ...)
+// come from a generator of its own, seeded with `seed`: the same numbers for the same seed, whatever
+// other threads draw and whatever was drawn before. How: for one replica in the process the device's
+// default generator is seeded; where replicas are threads of one process (`shared_process`), which
+// would share the CPU's default generator, calls that name no generator are given the thread's.
+// Both draw the same numbers from the same seed. Scopes do not nest. Confined to its thread.
 class RandomScope {
  public:
   RandomScope(std::uint64_t seed, torch::Device device, bool shared_process);
