@@ -5,7 +5,8 @@
 include_guard()
 
 function(cohort_torch_target target)
-  target_link_libraries(${target} PRIVATE Cohort::torch)
+  # An installed library's users find LibTorch by themselves (cmake/CohortConfig.cmake.in).
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:Cohort::torch>)
   # One header for programs and libraries: CMake would compile programs with -fPIE, which does not go
   # with a header compiled with -fPIC.
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)

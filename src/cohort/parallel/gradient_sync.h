@@ -27,7 +27,8 @@ using BucketReducer = std::function<void(collective::Group& group, torch::Tensor
 struct GradientSyncOptions {
   std::size_t bucket_bytes = 8 << 20;
   std::size_t first_bucket_bytes = 1 << 20;  // small, so that communication starts early
-  // The job's virtual shards; rank r of n owns a contiguous run (collective/shards.h). 0: one a rank.
+  // The job's virtual shards; rank r of n owns a contiguous run (collective/shards.h). 0: one a
+  // rank.
   int shards = 0;
   bool average = false;       // divide the sum by `shards`; otherwise the loss was weighted before
   bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
