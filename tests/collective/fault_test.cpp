@@ -86,6 +86,21 @@ TEST_P(Fault, DifferentTypesOperationsAndRootsDiffer) {
     });
 }
 
+TEST_P(Fault, CountsOfAllToAllVThatDifferAreReportedOnEveryRankWithBothSides) {
+  // Neighbours share a host in some placements, 0 and 3 in none.
+  for (const auto& [from, to] : {std::pair(0, 3), std::pair(1, 0), std::pair(3, 2)})
+    spawn(4, std::chrono::seconds(60), [&, from = from, to = to](Group& group) {
+      std::vector<std::size_t> sends(4, 2000), receives(4, 2000);
+      if (group.rank() == from) sends[static_cast<std::size_t>(to)] = 2001;
+      std::vector<float> in(9000), out(9000);
+      const std::string text = message_of<MismatchError>(
+          [&] { group.all_to_all_v(in.data(), sends, out.data(), receives, DataType::f32); });
+      EXPECT_THAT(text, HasSubstr("all_to_all_v #1: rank " + std::to_string(from)));
+      EXPECT_THAT(text, HasSubstr("sends 2001 x f32 to rank " + std::to_string(to)));
+      EXPECT_THAT(text, HasSubstr("expects 2000"));
+    });
+}
+
 TEST_P(Fault, APeerThatDoesNotComeIsNamedAtTheDeadline) {
   std::latch passed(1);  // rank 0's deadline
   spawn(3, std::chrono::seconds(60), [&](Group& group) {
