@@ -4,6 +4,7 @@
 //   once   one barrier
 //   brief  as loop, with a deadline of 300 ms a call
 //   tcp-loop, tcp-brief: the same, as if each rank had a host of its own
+//   pairs-loop, pairs-brief: the same, as if each two ranks had one
 // Prints "ready" when the group stands.
 #include <cstdio>
 #include <cstdlib>
@@ -44,9 +45,9 @@ int main(int argc, char** argv) {
   if (argc != 7) return 2;
   const int rank = std::atoi(argv[1]);
   const int size = std::atoi(argv[2]);
-  std::string mode = argv[6];
-  const bool tcp = mode.starts_with("tcp-");
-  if (tcp) mode = mode.substr(4);
+  const std::string way = argv[6];
+  const std::string mode = way.substr(way.find('-') + 1);
+  const int ranks_a_host = way.starts_with("tcp-") ? 1 : way.starts_with("pairs-") ? 2 : size;
   const Deadline soon = Deadline::after(std::chrono::seconds(30));
   auto store = cluster::StoreClient::connect({.address = {argv[3], std::atoi(argv[4])},
                                               .secret = {},
@@ -55,8 +56,8 @@ int main(int argc, char** argv) {
   auto rendezvous = std::make_shared<transport::StoreRendezvous>(*store, argv[5]);
   collective::Member self{.rank = rank, .size = size, .task = fmt::format("worker/{}", rank)};
   collective::FormOptions form;
-  if (tcp) {
-    self.host_identity = fmt::format("host {}", rank);
+  if (ranks_a_host < size) {
+    self.host_identity = fmt::format("host {}", rank / ranks_a_host);
     collective::use_network(form, {});
   }
   const auto group = collective::form_group(self, rendezvous, form, soon);
