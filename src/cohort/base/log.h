@@ -2,14 +2,19 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 // Cohort's own messages, on standard error: "cohort: <level>: text". Thread-safe.
-// The level comes from COHORT_LOG (debug, info, warning, error, off); the default is info.
+// The level comes from COHORT_LOG (debug, info, warning, error, off); the default is info. Another
+// value is warned of, once.
 namespace cohort::log {
 
 enum class Level { debug, info, warning, error, off };
+
+// The level of that name; nothing when there is none.
+std::optional<Level> parse_level(std::string_view text);
 
 // Who speaks: replaces "cohort" in front of each line, e.g. by "worker/0".
 void set_name(std::string name);
