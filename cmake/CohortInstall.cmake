@@ -9,7 +9,7 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Cohort")
 install(TARGETS ${_modules} EXPORT CohortTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT CohortTargets NAMESPACE Cohort:: DESTINATION "${_package_dir}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/cohort" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.h" PATTERN tools EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN tools EXCLUDE PATTERN "*_test.h" EXCLUDE)
 install(DIRECTORY "${PROJECT_BINARY_DIR}/generated/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         OPTIONAL FILES_MATCHING PATTERN "*.h")
 foreach(_program cohort cohort-torch-probe)
