@@ -23,13 +23,20 @@ using namespace cohort::transport::tcp;
 
 constexpr Digest kKey{1, 2, 3};
 
+// Proves that the fuzzer finds what it is for: the sink then offers a byte too little.
+#ifdef COHORT_FUZZ_PLANTED_BUG
+constexpr bool kPlantedBug = true;
+#else
+constexpr bool kPlantedBug = false;
+#endif
+
 // Memory of exactly the announced length, so that AddressSanitizer sees a byte too many.
 class FuzzSink : public ChunkSink {
  public:
   std::optional<std::byte*> place(const ChunkHeader& header) override {
     if (header.length > kChunkBytes || header.offset + header.length > header.size) std::abort();
     if (++refusals_ % 4 == 3) return std::nullopt;
-    memory_.assign(header.length, std::byte{0});
+    memory_.assign(header.length - (kPlantedBug && header.length > 0 ? 1 : 0), std::byte{0});
     memory_.shrink_to_fit();
     return memory_.data();
   }
