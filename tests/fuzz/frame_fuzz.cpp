@@ -59,7 +59,8 @@ std::string make_stream(const std::uint8_t*& data, const std::uint8_t* end) {
   std::string stream;
   while (end - data >= 2) {
     const std::uint8_t step = *data++;
-    const std::size_t length = std::min<std::size_t>(*data++, static_cast<std::size_t>(end - data));
+    const std::size_t wanted = *data++;
+    const std::size_t length = std::min(wanted, static_cast<std::size_t>(end - data));
     const std::string bytes(reinterpret_cast<const char*>(data), length);
     data += length;
     switch (step % 4) {
