@@ -12,6 +12,10 @@ namespace cohort::collective {
 
 namespace {
 
+// Only a host's leader knows which host it waits for, so at a deadline it has the first word: the
+// other ranks of its host would blame the leader itself.
+constexpr auto kLeaderFirst = std::chrono::milliseconds(250);
+
 // Leaders swap descriptions; returns the first disagreement that this one sees.
 std::string compare_between_hosts(const Hosts& hosts, const CallRecord& own,
                                   const std::string& local_mismatch, Deadline deadline) {
@@ -71,6 +75,8 @@ void raise_mismatch(const Hosts& hosts, const Call& call, const std::string& tex
 }
 
 void hierarchical_execute(const Hosts& hosts, const Call& call, Deadline deadline) {
+  if (!hosts.is_leader() && !deadline.is_never())
+    deadline = Deadline::at(deadline.when() + kLeaderFirst);
   or_spread_failure(
       hosts.board, hosts.remote, [&] { return describe(call); },
       [&] { execute(hosts, call, deadline); });
