@@ -36,7 +36,7 @@ class FuzzSink : public ChunkSink {
   std::optional<std::byte*> place(const ChunkHeader& header) override {
     if (header.length > kChunkBytes || header.offset + header.length > header.size) std::abort();
     if (++refusals_ % 4 == 3) return std::nullopt;
-    memory_.assign(header.length - (kPlantedBug && header.length > 0 ? 1 : 0), std::byte{0});
+    memory_.assign(header.length - (kPlantedBug && header.length > 1 ? 1 : 0), std::byte{0});
     memory_.shrink_to_fit();
     return memory_.data();
   }
