@@ -14,6 +14,7 @@
 #include "cohort/base/text.h"
 #include "cohort/transport/host.h"
 #include "cohort/transport/tcp/engine.h"
+#include "cohort/transport/tcp/loopback.h"
 
 namespace cohort::transport::tcp {
 
@@ -51,6 +52,7 @@ UniqueFd begin_connect(const SocketAddress& address) {
   if (!socket) throw SystemError("make a socket", errno);
   const int on = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  avoid_pacing(socket.get(), address);
   if (::connect(socket.get(), address.get(), address.size) != 0 && errno != EINPROGRESS)
     throw PeerError(fmt::format("its address {} does not answer: {}",
                                 address.endpoint().to_string(), std::strerror(errno)));
@@ -82,6 +84,7 @@ Engine::Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadl
   wakeup_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wakeup_) throw SystemError("make an event queue", errno);
   listener_ = listen_on(Endpoint::tcp(options_.bind_host, 0));
+  avoid_pacing_of_accepted(listener_.get());
   for (const auto& [fd, id] :
        {std::pair(listener_.get(), kListenerId), std::pair(wakeup_.get(), kWakeupId)}) {
     epoll_event event{};
