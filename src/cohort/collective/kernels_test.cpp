@@ -96,6 +96,18 @@ TEST(Kernels, CopyCopiesAtEveryAlignment) {
       }
 }
 
+TEST(Kernels, CopyAroundTheCacheCopiesFromEveryAlignment) {
+  const auto source = random_bytes(3000, 3);
+  for (const std::size_t from : {0ul, 1ul, 16ul, 63ul})
+    for (const std::size_t bytes : {0ul, 1ul, 255ul, 256ul, 600ul, 2048ul, 2900ul}) {
+      alignas(64) std::byte target[3100];
+      std::fill(std::begin(target), std::end(target), std::byte{7});
+      copy_around_cache(target, source.data() + from, bytes);
+      EXPECT_EQ(std::memcmp(target, source.data() + from, bytes), 0);
+      EXPECT_EQ(target[bytes], std::byte{7});
+    }
+}
+
 TEST(Tree, SplitsAtTheLargestPowerOfTwo) {
   EXPECT_EQ(left_leaves(2), 1);
   EXPECT_EQ(left_leaves(3), 2);

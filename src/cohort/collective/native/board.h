@@ -46,7 +46,7 @@ struct CallRecord {
 class Board {
  public:
   static constexpr std::size_t kInlineBytes = 4096;
-  static constexpr int kStagingBuffers = 4;
+  static constexpr int kStagingBuffers = 6;
   static constexpr std::size_t kStagingBytes = 256 << 10;  // of each buffer
 
   enum class Mark { staged, reduced, consumed };
