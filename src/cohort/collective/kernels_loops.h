@@ -193,6 +193,13 @@ COHORT_INLINE void write_around(void* to, VecU8x64 value) {
 void copy_around_vectors(void* to, const void* from, std::size_t bytes) {
   auto* t = static_cast<char*>(to);
   const auto* f = static_cast<const char*>(from);
+  const std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(t) % 64) % 64;
+  if (bytes >= head + 256) {
+    __builtin_memcpy(t, f, head);
+    t += head;
+    f += head;
+    bytes -= head;
+  }
   for (; bytes >= 256; bytes -= 256, t += 256, f += 256) {
     const VecU8x64 a = read<VecU8x64>(f), b = read<VecU8x64>(f + 64);
     const VecU8x64 c = read<VecU8x64>(f + 128), d = read<VecU8x64>(f + 192);

@@ -1,6 +1,8 @@
 #include "cohort/collective/native/all_reduce.h"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <vector>
 
 #include "cohort/collective/kernels.h"
@@ -69,7 +71,7 @@ void reduce_direct(Board& board, const Agreement& agreement, const Call& call, D
 // A turn starts when everybody has finished the turn kAhead before it: then what the others staged
 // for this turn's reduction and reduced for its copies is there, and they have let go of the buffer
 // that this turn stages into, last used 3 * kAhead windows before. So there is one wait a turn.
-// Staging is written past the caches: only others read it.
+// Only others read what a member stages: StagingChoice says whether past the caches.
 class StagedReduce {
  public:
   StagedReduce(Board& board, const Call& call, Deadline deadline)
@@ -87,12 +89,20 @@ class StagedReduce {
   void run() {
     const std::uint64_t turns = windows_ + 2 * kAhead;
     board_.advance(turns);
+    StagingChoice& choice = board_.staging_choice();
+    choice.begin_call(windows_);
+    auto last = std::chrono::steady_clock::now();
     for (std::uint64_t turn = 0; turn < turns; ++turn) {
+      past_caches_ = choice.past_caches(turn);
       if (turn >= kAhead) board_.await_all(Mark::consumed, first_ + turn + 1 - kAhead, deadline_);
       if (turn >= 2 * kAhead) copy_out(turn - 2 * kAhead);
       if (turn >= kAhead && turn - kAhead < windows_) reduce(turn - kAhead);
       if (turn < windows_) stage(turn);
       board_.post(Mark::consumed, first_ + turn + 1);
+      if (!choice.trial()) continue;
+      const auto now = std::chrono::steady_clock::now();
+      choice.took(turn, now - last);
+      last = now;
     }
   }
 
@@ -120,8 +130,9 @@ class StagedReduce {
     for (int member = 0; member < board_.size(); ++member) {
       if (member == board_.index()) continue;
       const Range part = slice(k, member);
-      copy_around_cache(lane(board_.index(), k, member), input_of(call_) + part.from * bytes_,
-                        part.count * bytes_);
+      (past_caches_ ? copy_around_cache : copy_bytes)(lane(board_.index(), k, member),
+                                                      input_of(call_) + part.from * bytes_,
+                                                      part.count * bytes_);
     }
   }
 
@@ -134,6 +145,10 @@ class StagedReduce {
     std::byte* shared = lane(self, k, self);
     if (!receives(call_, self)) return reducer_.run(inputs_, {&shared, 1}, part.count);
     std::byte* out = output_of(call_) + part.from * bytes_;
+    if (!past_caches_) {
+      const std::array<std::byte*, 2> both{shared, out};
+      return reducer_.run(inputs_, both, part.count);
+    }
     const std::size_t block = kBlockBytes / bytes_;
     for (std::size_t done = 0; done < part.count; done += block) {
       const std::size_t count = std::min(block, part.count - done);
@@ -164,6 +179,7 @@ class StagedReduce {
   std::size_t window_elements_;  // of all slices
   std::uint64_t windows_;
   std::uint64_t first_;
+  bool past_caches_ = true;  // of this turn
   TreeReducer reducer_;
   std::vector<const std::byte*> inputs_;
 };
