@@ -13,6 +13,7 @@ namespace cohort::collective {
 // while the program runs. So some calls try both: their first windows one way, then the other, and
 // the quicker one stays until the next trial. Trials follow from what was called, so that all
 // members are in the same one at the same time.
+// The first long call tries nothing: it is the one that touches the staging buffers first.
 // Confined to one thread.
 class StagingChoice {
  public:
@@ -25,7 +26,7 @@ class StagingChoice {
   static constexpr std::uint64_t kCallsBetween = 32;
 
   void begin_call(std::uint64_t windows) {
-    trial_ = windows >= kTrialTurns && calls_++ % kCallsBetween == 0;
+    trial_ = windows >= kTrialTurns && calls_++ % kCallsBetween == 1;
     cached_ = past_ = Duration::max();
   }
   bool trial() const { return trial_; }

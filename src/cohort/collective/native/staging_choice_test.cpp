@@ -26,6 +26,7 @@ bool run_call(StagingChoice& choice, std::uint64_t windows, int cached_us, int p
 TEST(StagingChoice, TheQuickerWayStays) {
   StagingChoice choice;
   EXPECT_TRUE(choice.past_caches(0));
+  EXPECT_FALSE(run_call(choice, 100, 20, 30));  // the first touches new memory
   EXPECT_TRUE(run_call(choice, 100, 20, 30));
   EXPECT_FALSE(choice.past_caches(0));
   for (std::uint64_t i = 1; i < StagingChoice::kCallsBetween; ++i)
@@ -40,11 +41,13 @@ TEST(StagingChoice, ShortCallsTryNothingAndDoNotCount) {
   for (int i = 0; i < 100; ++i)
     EXPECT_FALSE(run_call(choice, StagingChoice::kTrialTurns - 1, 1, 9));
   EXPECT_TRUE(choice.past_caches(0));
+  EXPECT_FALSE(run_call(choice, StagingChoice::kTrialTurns, 1, 9));
   EXPECT_TRUE(run_call(choice, StagingChoice::kTrialTurns, 1, 9));
 }
 
 TEST(StagingChoice, ATrialUsesBothWays) {
   StagingChoice choice;
+  choice.begin_call(20);
   choice.begin_call(20);
   EXPECT_FALSE(choice.past_caches(0));
   EXPECT_FALSE(choice.past_caches(StagingChoice::kSwitch - 1));
