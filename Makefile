@@ -24,8 +24,8 @@ build: setup ## the release tree in build/, every program in build/bin/ (the def
 	@cmake --preset release -DCOHORT_TORCH=$(torch) --log-level=NOTICE >/dev/null
 	$(compile)
 
-demo: build ## build, then run a job of two workers through `cohort run`
-	@build/bin/cohort run -n 2 -- build/bin/hello
+demo: build ## build, then train a small network on Fashion-MNIST with two workers
+	@scripts/demo
 
 test: build ## build, then run every test but the frameworks' and the slow ones
 	@ctest --preset release -j $(JOBS) --progress

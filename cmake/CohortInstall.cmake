@@ -9,7 +9,7 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Cohort")
 install(TARGETS ${_modules} EXPORT CohortTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(EXPORT CohortTargets NAMESPACE Cohort:: DESTINATION "${_package_dir}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/cohort" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.h" PATTERN tools EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN tools EXCLUDE PATTERN "*_test.h" EXCLUDE)
 install(DIRECTORY "${PROJECT_BINARY_DIR}/generated/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         OPTIONAL FILES_MATCHING PATTERN "*.h")
 foreach(_program cohort cohort-torch-probe)
@@ -27,6 +27,7 @@ set(_how_MPI "find_dependency(MPI COMPONENTS CXX)")
 set(_how_nlohmann_json "find_dependency(nlohmann_json)")
 set(_how_tomlplusplus "find_dependency(tomlplusplus)")
 set(_how_CLI11 "find_dependency(CLI11)")
+set(_how_ZLIB "find_dependency(ZLIB)")
 set(_how_PkgConfig "find_dependency(PkgConfig)
 pkg_check_modules(httplib REQUIRED QUIET IMPORTED_TARGET cpp-httplib)")
 
@@ -55,5 +56,7 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/CohortConfigVersion.cmak
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/CohortConfig.cmake"
               "${PROJECT_BINARY_DIR}/CohortConfigVersion.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/CohortTorch.cmake"
+              "${PROJECT_SOURCE_DIR}/cmake/find_torch.py"
         DESTINATION "${_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")

@@ -3,9 +3,10 @@
 # Looked for in this order, as scripts/setup does: a torch 2.x package of .venv in this tree, of
 # python3 on the PATH, of the system's python3; then an installed libtorch-dev (1.13), also under
 # CMAKE_PREFIX_PATH. Its own CMake package is not used: that of a CUDA build stops the configure on
-# a machine that has no CUDA toolkit, and Cohort needs none.
+# a machine that has no CUDA toolkit, and Cohort needs none. Installed beside CohortConfig.cmake: an
+# outside project finds LibTorch in the same way.
 set(COHORT_HAVE_TORCH FALSE)
-if(NOT COHORT_TORCH)
+if(DEFINED COHORT_TORCH AND NOT COHORT_TORCH)
   message(STATUS "LibTorch: switched off (COHORT_TORCH=OFF)")
   return()
 endif()
@@ -13,7 +14,7 @@ endif()
 set(_torch_includes "")
 foreach(_python "${PROJECT_SOURCE_DIR}/.venv/bin/python3" python3 /usr/bin/python3)
   execute_process(
-    COMMAND "${_python}" "${PROJECT_SOURCE_DIR}/cmake/find_torch.py"
+    COMMAND "${_python}" "${CMAKE_CURRENT_LIST_DIR}/find_torch.py"
     OUTPUT_VARIABLE _torch_found OUTPUT_STRIP_TRAILING_WHITESPACE
     ERROR_VARIABLE _torch_reason RESULT_VARIABLE _torch_result)
   if(_torch_result EQUAL 0)
@@ -52,18 +53,22 @@ if(NOT _torch_includes)
   return()
 endif()
 
-add_library(cohort_torch INTERFACE)
-add_library(Cohort::torch ALIAS cohort_torch)
-target_include_directories(cohort_torch SYSTEM INTERFACE ${_torch_includes})
-target_link_directories(cohort_torch INTERFACE "${_torch_libraries}")
-target_link_libraries(cohort_torch INTERFACE torch torch_cpu c10)
+# Imported, as LibTorch is no part of what Cohort installs.
+add_library(Cohort::torch INTERFACE IMPORTED GLOBAL)
+target_include_directories(Cohort::torch SYSTEM INTERFACE ${_torch_includes})
+# A torch package brings the headers of a fmt of its own, without the library, and they come first.
+target_compile_definitions(Cohort::torch INTERFACE FMT_HEADER_ONLY)
+target_link_directories(Cohort::torch INTERFACE "${_torch_libraries}")
+# The C++ library first: some torch packages carry parts of an older one (std::filesystem), which would
+# answer a program's calls otherwise.
+target_link_libraries(Cohort::torch INTERFACE stdc++ torch torch_cpu c10)
 if(EXISTS "${_torch_libraries}/libtorch_cuda.so")
   # Nothing refers to them by name: they register their devices when they are loaded.
-  target_link_libraries(cohort_torch INTERFACE
+  target_link_libraries(Cohort::torch INTERFACE
     -Wl,--push-state,--no-as-needed torch_cuda c10_cuda -Wl,--pop-state)
 endif()
 # What the libraries themselves need they find by their own run paths.
-target_link_options(cohort_torch INTERFACE -Wl,--allow-shlib-undefined)
+target_link_options(Cohort::torch INTERFACE -Wl,--allow-shlib-undefined)
 set(COHORT_TORCH_LIBRARY_DIR "${_torch_libraries}")
 set(COHORT_HAVE_TORCH TRUE)
 message(STATUS "LibTorch: ${COHORT_TORCH_VERSION} from ${_torch_libraries}")

@@ -4,6 +4,7 @@
 //   build/bin/allreduce                                    alone
 //   build/bin/cohort run -n 4 -- build/bin/allreduce       four ranks
 //   build/bin/cohort run -n 4 -- build/bin/allreduce 1000  a thousand numbers each
+//   mpirun -n 4 build/bin/allreduce                        under another launcher
 #include <cohort/base/error.h>
 #include <cohort/base/text.h>
 #include <cohort/collective/world.h>

@@ -3,6 +3,7 @@
 //   build/bin/hello                                  alone
 //   build/bin/cohort run -n 2 -- build/bin/hello     two workers
 //   build/bin/cohort run -n 4 --ps 1 -- build/bin/hello
+//   mpirun -n 2 build/bin/hello                      two workers, under another launcher
 #include <cohort/base/error.h>
 #include <cohort/cluster/session.h>
 #include <fmt/core.h>

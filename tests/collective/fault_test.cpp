@@ -46,15 +46,13 @@ TEST_P(Fault, DifferentCallsAreReportedOnEveryRankWithBothSides) {
   });
 }
 
-// Where ranks talk to a few others only, those have to pass it on. The barrier connects all of them
-// first: while tcp connections are still being made, a rank that fails and leaves can be seen as
-// cut off before its reason arrives.
+// Where ranks talk to a few others only, those have to pass it on. It is the group's first call: a
+// rank that fails may be gone before some peers' connections with it are made.
 TEST_P(Fault, ADifferenceAtOneRankReachesAll) {
   for (const int odd : {0, 3, 6})
     for (const std::size_t count : {10ul, 5000ul})
       spawn(7, std::chrono::seconds(60), [&](Group& group) {
         std::vector<float> data(count + 1);
-        group.barrier();
         const std::string text = message_of<MismatchError>([&] {
           group.all_reduce(std::span(data).first(count + (group.rank() == odd ? 1 : 0)));
         });
@@ -85,6 +83,21 @@ TEST_P(Fault, DifferentTypesOperationsAndRootsDiffer) {
     spawn(2, std::chrono::seconds(60), [&](Group& group) {
       std::vector<float> data(64);
       message_of<MismatchError>([&] { call(group, data.data()); });
+    });
+}
+
+TEST_P(Fault, CountsOfAllToAllVThatDifferAreReportedOnEveryRankWithBothSides) {
+  // Neighbours share a host in some placements, 0 and 3 in none.
+  for (const auto& [from, to] : {std::pair(0, 3), std::pair(1, 0), std::pair(3, 2)})
+    spawn(4, std::chrono::seconds(60), [&, from = from, to = to](Group& group) {
+      std::vector<std::size_t> sends(4, 2000), receives(4, 2000);
+      if (group.rank() == from) sends[static_cast<std::size_t>(to)] = 2001;
+      std::vector<float> in(9000), out(9000);
+      const std::string text = message_of<MismatchError>(
+          [&] { group.all_to_all_v(in.data(), sends, out.data(), receives, DataType::f32); });
+      EXPECT_THAT(text, HasSubstr("all_to_all_v #1: rank " + std::to_string(from)));
+      EXPECT_THAT(text, HasSubstr("sends 2001 x f32 to rank " + std::to_string(to)));
+      EXPECT_THAT(text, HasSubstr("expects 2000"));
     });
 }
 

@@ -4,20 +4,20 @@
 
 #include <cstdio>
 
-#include "cohort/collective/mpi/mpi.h"
+#include "mpi_runtime.h"
 #include "spawn.h"
 
 namespace cohort::collective::testing {
 
 namespace {
 
-const mpi::Runtime* runtime = nullptr;  // of main()
+const mpi::Runtime* the_runtime = nullptr;  // of main()
 
 void spawn_mpi(int size, std::chrono::milliseconds timeout, const Body& body) {
   try {
-    if (const auto group = mpi::make_group(*runtime, size, timeout)) body(*group);
+    if (const auto group = mpi::make_group(runtime(), size, timeout)) body(*group);
   } catch (const std::exception& error) {
-    ADD_FAILURE() << "rank " << runtime->rank() << ": " << error.what();
+    ADD_FAILURE() << "rank " << runtime().rank() << ": " << error.what();
   }
 }
 
@@ -26,12 +26,14 @@ class FailurePrinter : public ::testing::EmptyTestEventListener {
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
     const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "MPI rank %d, %s: %s\n", runtime->rank(),
+    std::fprintf(stderr, "MPI rank %d, %s: %s\n", runtime().rank(),
                  info != nullptr ? info->name() : "", result.summary());
   }
 };
 
 }  // namespace
+
+const mpi::Runtime& runtime() { return *the_runtime; }
 
 void print_failures_only() {
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
@@ -48,7 +50,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   if (!cohort::collective::mpi::available()) return 77;
   const cohort::collective::mpi::Runtime runtime;
-  cohort::collective::testing::runtime = &runtime;
+  cohort::collective::testing::the_runtime = &runtime;
   if (runtime.rank() != 0) cohort::collective::testing::print_failures_only();
   return RUN_ALL_TESTS();
 }

@@ -4,12 +4,20 @@
 //   once   one barrier
 //   brief  as loop, with a deadline of 300 ms a call
 //   tcp-loop, tcp-brief: the same, as if each rank had a host of its own
+//   pairs-loop, pairs-brief: the same, as if each two ranks had one
+// usage: collective_rank world MODE
+//   joins by its environment, as any program does; MODE is loop or brief (2 s), or
+//   digest           runs collectives of many types and sizes; prints "digest" and a checksum of
+//                    all results that this rank got
+//   bandwidth BYTES  prints the median seconds of an all_reduce of that size
 // Prints "ready" when the group stands.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "cohort/base/crc32c.h"
 #include "cohort/base/error.h"
 #include "cohort/collective/form.h"
 #include "cohort/collective/world.h"
@@ -38,15 +46,120 @@ void loop(collective::Group& group, std::chrono::milliseconds limit) {
   }
 }
 
+// Values that do not add up exactly, so that another order of addition shows.
+template <typename T>
+std::vector<T> values(const collective::Group& group, std::size_t count) {
+  std::vector<T> data(count);
+  for (std::size_t i = 0; i < count; ++i)
+    data[i] =
+        static_cast<T>(1000.0 / static_cast<double>(1 + (i * 37 + 11) % 509) * (group.rank() + 1));
+  return data;
+}
+
+class Results {
+ public:
+  template <typename T>
+  void add(const std::vector<T>& data) {
+    const std::uint32_t crc = crc32c(data.data(), data.size() * sizeof(T));
+    text_ += fmt::format("{:08x}", crc);
+  }
+  std::uint32_t checksum() const { return crc32c(text_.data(), text_.size()); }
+
+ private:
+  std::string text_;
+};
+
+template <typename T>
+void run_all(collective::Group& group, std::size_t count, Results& results) {
+  const auto n = static_cast<std::size_t>(group.size());
+  const collective::DataType type = collective::DataTypeOf<T>::value;
+  std::vector<T> own = values<T>(group, count);
+  std::vector<T> all(n * count), sum(count);
+  group.all_reduce(own.data(), sum.data(), count, type);
+  results.add(sum);
+  group.all_gather(own.data(), all.data(), count, type);
+  results.add(all);
+  group.reduce_scatter(all.data(), sum.data(), count, type);
+  results.add(sum);
+  std::vector<T> swapped(n * count);
+  group.all_to_all(all.data(), swapped.data(), count, type);
+  results.add(swapped);
+  group.broadcast(own.data(), count, type, group.size() - 1);
+  results.add(own);
+}
+
+std::uint32_t digest(collective::Group& group) {
+  Results results;
+  for (const std::size_t count : {1u, 1'000u, 70'000u}) {
+    run_all<float>(group, count, results);
+    run_all<double>(group, std::min<std::size_t>(count, 1'000), results);
+    run_all<std::int32_t>(group, std::min<std::size_t>(count, 1'000), results);
+  }
+  group.barrier();
+  return results.checksum();
+}
+
+double median_seconds(collective::Group& group, std::size_t bytes) {
+  const collective::Buffer buffer = group.allocate(bytes);
+  for (float& x : buffer.as<float>()) x = 1;
+  std::vector<double> seconds;
+  for (int i = 0; i < 7; ++i) {
+    const auto start = Deadline::Clock::now();
+    group.all_reduce(buffer.as<float>(), {.op = collective::ReduceOp::average});
+    seconds.push_back(std::chrono::duration<double>(Deadline::Clock::now() - start).count());
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds[seconds.size() / 2];
+}
+
+void announce() {
+  std::printf("ready\n");
+  std::fflush(stdout);
+}
+
+void loop_until_error(collective::Group& group, std::chrono::milliseconds limit) {
+  try {
+    loop(group, limit);
+  } catch (const Error& error) {
+    std::printf("error %s\n", error.what());
+    std::fflush(stdout);
+  }
+}
+
+int run_in_world(int argc, char** argv) {
+  const std::string mode = argv[2];
+  try {
+    collective::World world = collective::join_world(argc, argv);
+    announce();
+    if (mode == "loop" || mode == "brief") {
+      loop_until_error(*world.group, std::chrono::seconds(mode == "brief" ? 2 : 20));
+      return 0;
+    }
+    if (mode == "digest")
+      std::printf("digest %08x over %s\n", digest(*world.group),
+                  world.group->backend_name().c_str());
+    else
+      std::printf("seconds %.6f\n",
+                  median_seconds(*world.group, std::strtoul(argv[3], nullptr, 10)));
+    std::fflush(stdout);
+    world.leave();
+    return 0;
+  } catch (const Error& error) {
+    std::printf("refused %s\n", error.what());
+    return 1;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc >= 3 && std::string(argv[1]) == "world") return run_in_world(argc, argv);
   if (argc != 7) return 2;
   const int rank = std::atoi(argv[1]);
   const int size = std::atoi(argv[2]);
-  std::string mode = argv[6];
-  const bool tcp = mode.starts_with("tcp-");
-  if (tcp) mode = mode.substr(4);
+  const std::string way = argv[6];
+  const std::string mode = way.substr(way.find('-') + 1);
+  const int ranks_a_host = way.starts_with("tcp-") ? 1 : way.starts_with("pairs-") ? 2 : size;
   const Deadline soon = Deadline::after(std::chrono::seconds(30));
   auto store = cluster::StoreClient::connect({.address = {argv[3], std::atoi(argv[4])},
                                               .secret = {},
@@ -55,21 +168,16 @@ int main(int argc, char** argv) {
   auto rendezvous = std::make_shared<transport::StoreRendezvous>(*store, argv[5]);
   collective::Member self{.rank = rank, .size = size, .task = fmt::format("worker/{}", rank)};
   collective::FormOptions form;
-  if (tcp) {
-    self.host_identity = fmt::format("host {}", rank);
+  if (ranks_a_host < size) {
+    self.host_identity = fmt::format("host {}", rank / ranks_a_host);
     collective::use_network(form, {});
   }
   const auto group = collective::form_group(self, rendezvous, form, soon);
-  std::printf("ready\n");
-  std::fflush(stdout);
+  announce();
   if (mode == "once") {
     group->barrier();
     return 0;
   }
-  try {
-    loop(*group, std::chrono::milliseconds(mode == "brief" ? 300 : 20'000));
-  } catch (const Error& error) {
-    std::printf("error %s\n", error.what());
-  }
+  loop_until_error(*group, std::chrono::milliseconds(mode == "brief" ? 300 : 20'000));
   return 0;
 }

@@ -111,7 +111,7 @@ TEST_P(Reduce, ScalesApplyBeforeAndAfter) {
 TEST_P(Reduce, ReduceReachesTheRootOnly) {
   spawn(3, [&](Group& group) {
     for (const int root : {0, 2})
-      for (const std::size_t count : {10ul, 400'000ul}) {
+      for (const std::size_t count : {10ul, 1'200'000ul}) {
         const auto inputs = contributions(DataType::f32, count, 3);
         const Bytes& own = inputs[group.rank()];
         Bytes out(group.rank() == root ? own.size() : 0);
@@ -127,7 +127,7 @@ TEST_P(Reduce, ReduceReachesTheRootOnly) {
 TEST_P(Reduce, ReduceScatterGivesEachRankItsRun) {
   spawn(3, [&](Group& group) {
     for (const bool in_place : {false, true})
-      for (const std::size_t count : {5ul, 1000ul, 200'000ul}) {
+      for (const std::size_t count : {5ul, 1000ul, 450'000ul}) {
         const auto inputs = contributions(DataType::f32, count * 3, 3);
         const Bytes whole = reference_reduce(DataType::f32, inputs, {});
         const auto run = static_cast<std::ptrdiff_t>(count * 4);

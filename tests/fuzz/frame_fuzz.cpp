@@ -23,13 +23,20 @@ using namespace cohort::transport::tcp;
 
 constexpr Digest kKey{1, 2, 3};
 
+// Proves that the fuzzer finds what it is for: the sink then offers a byte too little.
+#ifdef COHORT_FUZZ_PLANTED_BUG
+constexpr bool kPlantedBug = true;
+#else
+constexpr bool kPlantedBug = false;
+#endif
+
 // Memory of exactly the announced length, so that AddressSanitizer sees a byte too many.
 class FuzzSink : public ChunkSink {
  public:
   std::optional<std::byte*> place(const ChunkHeader& header) override {
     if (header.length > kChunkBytes || header.offset + header.length > header.size) std::abort();
     if (++refusals_ % 4 == 3) return std::nullopt;
-    memory_.assign(header.length, std::byte{0});
+    memory_.assign(header.length - (kPlantedBug && header.length > 1 ? 1 : 0), std::byte{0});
     memory_.shrink_to_fit();
     return memory_.data();
   }
@@ -52,7 +59,8 @@ std::string make_stream(const std::uint8_t*& data, const std::uint8_t* end) {
   std::string stream;
   while (end - data >= 2) {
     const std::uint8_t step = *data++;
-    const std::size_t length = std::min<std::size_t>(*data++, static_cast<std::size_t>(end - data));
+    const std::size_t wanted = *data++;
+    const std::size_t length = std::min(wanted, static_cast<std::size_t>(end - data));
     const std::string bytes(reinterpret_cast<const char*>(data), length);
     data += length;
     switch (step % 4) {

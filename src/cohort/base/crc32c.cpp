@@ -4,7 +4,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace cohort {
@@ -92,6 +92,42 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_instruction(const unsigne
   for (; size > 0; --size, ++p) narrow = _mm_crc32_u8(narrow, *p);
   return ~narrow;
 }
+
+// x^power modulo the polynomial, with bit 31 - i the factor of x^i as everywhere here.
+constexpr std::uint32_t power_of_x(int power) {
+  std::uint32_t result = std::uint32_t{1} << 31;
+  for (int i = 0; i < power; ++i) result = (result >> 1) ^ ((result & 1) != 0 ? kPolynomial : 0);
+  return result;
+}
+
+// Four vectors of 64 bytes are multiplied by x^2048, that is moved over the next 256 bytes, and
+// added to those: what is left at the end has the same remainder as all that came before. A product
+// of two reflected 64-bit factors comes out one bit too low, hence x^(k - 1) to multiply by x^k.
+constexpr std::size_t kFoldBytes = 256;
+constexpr auto kFoldFirst = static_cast<long long>(std::uint64_t{power_of_x(8 * 256 + 63)} << 32);
+constexpr auto kFoldSecond = static_cast<long long>(std::uint64_t{power_of_x(8 * 256 - 1)} << 32);
+
+__attribute__((target("avx512f,vpclmulqdq"))) inline __m512i fold(__m512i sum, __m512i factors,
+                                                                  __m512i next) {
+  constexpr int kXorOfThree = 0x96;
+  return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(sum, factors, 0x00),
+                                   _mm512_clmulepi64_epi128(sum, factors, 0x11), next, kXorOfThree);
+}
+
+__attribute__((target("avx512f,vpclmulqdq,sse4.2"))) std::uint32_t crc32c_folding(
+    const unsigned char* p, std::size_t size, std::uint32_t start) {
+  if (size < 2 * kFoldBytes) return crc32c_instruction(p, size, start);
+  const __m512i factors = _mm512_set4_epi64(kFoldSecond, kFoldFirst, kFoldSecond, kFoldFirst);
+  __m512i sums[4];
+  for (int i = 0; i < 4; ++i) sums[i] = _mm512_loadu_si512(p + 64 * i);
+  sums[0] = _mm512_xor_si512(sums[0],
+                             _mm512_zextsi128_si512(_mm_cvtsi32_si128(static_cast<int>(~start))));
+  for (size -= kFoldBytes, p += kFoldBytes; size >= kFoldBytes; size -= kFoldBytes, p += kFoldBytes)
+    for (int i = 0; i < 4; ++i) sums[i] = fold(sums[i], factors, _mm512_loadu_si512(p + 64 * i));
+  alignas(64) unsigned char rest[kFoldBytes];
+  for (int i = 0; i < 4; ++i) _mm512_store_si512(rest + 64 * i, sums[i]);
+  return crc32c_instruction(p, size, crc32c_instruction(rest, sizeof rest, ~std::uint32_t{0}));
+}
 #endif
 
 }  // namespace
@@ -103,12 +139,20 @@ std::uint32_t crc32c_plain(const void* data, std::size_t size, std::uint32_t crc
   return ~crc;
 }
 
-std::uint32_t crc32c(const void* data, std::size_t size, std::uint32_t crc) {
+std::uint32_t crc32c_narrow(const void* data, std::size_t size, std::uint32_t crc) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("sse4.2"))
     return crc32c_instruction(static_cast<const unsigned char*>(data), size, crc);
 #endif
   return crc32c_plain(data, size, crc);
+}
+
+std::uint32_t crc32c(const void* data, std::size_t size, std::uint32_t crc) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("vpclmulqdq"))
+    return crc32c_folding(static_cast<const unsigned char*>(data), size, crc);
+#endif
+  return crc32c_narrow(data, size, crc);
 }
 
 }  // namespace cohort

@@ -19,15 +19,17 @@ TEST(Crc32c, HasTheKnownValues) {  // RFC 3720, B.4
   EXPECT_EQ(crc32c(nullptr, 0), 0u);
 }
 
-TEST(Crc32c, InstructionAndTablesAgreeAtEverySizeAndSplit) {
+TEST(Crc32c, AllWaysAgreeAtEverySizeAndSplit) {
   std::vector<unsigned char> data(3 * 2048 * 2 + 100);
   unsigned state = 1;
   for (auto& byte : data) byte = static_cast<unsigned char>((state = state * 1664525 + 1) >> 24);
-  for (const std::size_t size : {0, 1, 7, 8, 9, 6143, 6144, 6145, 12288, 12388})
+  for (const std::size_t size :
+       {0, 1, 7, 8, 9, 511, 512, 513, 767, 768, 777, 1024, 6143, 6144, 6145, 12288, 12388})
     for (const std::size_t offset : {0, 1}) {
       const std::size_t n = std::min<std::size_t>(size, data.size() - offset);
       const auto whole = crc32c(data.data() + offset, n);
       EXPECT_EQ(whole, crc32c_plain(data.data() + offset, n)) << n;
+      EXPECT_EQ(whole, crc32c_narrow(data.data() + offset, n)) << n;
       EXPECT_EQ(whole, crc32c(data.data() + offset + n / 3, n - n / 3,
                               crc32c(data.data() + offset, n / 3)));
     }

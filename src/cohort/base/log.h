@@ -2,14 +2,20 @@
 
 #include <fmt/core.h>
 
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 
 // Cohort's own messages, on standard error: "cohort: <level>: text". Thread-safe.
-// The level comes from COHORT_LOG (debug, info, warning, error, off); the default is info.
+// The level comes from COHORT_LOG (debug, info, warning, error, off); the default is info. Another
+// value is warned of, once.
 namespace cohort::log {
 
 enum class Level { debug, info, warning, error, off };
+
+// The level of that name; nothing when there is none.
+std::optional<Level> parse_level(std::string_view text);
 
 // Who speaks: replaces "cohort" in front of each line, e.g. by "worker/0".
 void set_name(std::string name);
@@ -20,6 +26,9 @@ void write(Level level, std::string_view text);
 void write_report(std::string_view text);
 // From here on a reader of standard error that does not read is not waited for (reader_output.h).
 void hurry();
+// Called before each line, under the sink's lock: whoever keeps a line alive on the terminal takes
+// it away first. One at a time; {} removes it. It must not log.
+void set_before_line(std::function<void()> hook);
 
 template <typename... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {

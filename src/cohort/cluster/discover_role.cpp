@@ -1,6 +1,7 @@
 // discover_role and write_all_dialects of role.h: the order of the dialects.
 #include "cohort/cluster/cohort_env.h"
 #include "cohort/cluster/horovod_env.h"
+#include "cohort/cluster/launch_id.h"
 #include "cohort/cluster/mpi_env.h"
 #include "cohort/cluster/role.h"
 #include "cohort/cluster/scheduler_args.h"
@@ -16,7 +17,10 @@ namespace {
 // The dialects that tell ranks only.
 std::optional<Role> read_ranks_dialect(const Environment& environment) {
   for (auto read : {read_torchrun_env, read_horovod_env, read_mpi_env, read_slurm_env})
-    if (auto role = read(environment)) return role;
+    if (auto role = read(environment)) {
+      role->launch = launch_id(environment, role->dialect);
+      return role;
+    }
   return std::nullopt;
 }
 

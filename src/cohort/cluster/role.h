@@ -30,6 +30,7 @@ struct Role {
   bool size_known = true;
 
   std::string job;       // unique id
+  std::string launch;    // what a launcher that tells ranks only calls this launch (launch_id.h)
   std::string strategy;  // "" when nobody said
   std::string output;    // folder shared by the job's tasks; "" when nobody said
   int attempt = 1;       // counts group restarts, from 1

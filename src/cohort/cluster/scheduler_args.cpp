@@ -28,17 +28,28 @@ bool is_ours(std::string_view name) {
                      [&](const auto& list) { return list.first == name; });
 }
 
-// Our arguments that have a value, by name with underscores.
-std::map<std::string, std::string, std::less<>> collect(const std::vector<std::string>& arguments) {
-  std::map<std::string, std::string, std::less<>> found;
-  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+struct Collected {
+  std::map<std::string, std::string, std::less<>> found;  // ours with a value, underscores in names
+  std::vector<std::string> rest;                          // the others, in their order
+};
+
+Collected collect(const std::vector<std::string>& arguments) {
+  Collected collected;
+  auto& [found, rest] = collected;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i] == "--") {
+      rest.insert(rest.end(), arguments.begin() + static_cast<std::ptrdiff_t>(i), arguments.end());
+      break;
+    }
     std::string_view word = arguments[i];
-    if (!word.starts_with('-')) continue;
-    word.remove_prefix(word.starts_with("--") ? 2 : 1);
+    if (word.starts_with('-')) word.remove_prefix(word.starts_with("--") ? 2 : 1);
     size_t equals = word.find('=');
     std::string name(word.substr(0, equals));
     std::replace(name.begin(), name.end(), '-', '_');
-    if (!is_ours(name)) continue;
+    if (!arguments[i].starts_with('-') || !is_ours(name)) {
+      rest.push_back(arguments[i]);
+      continue;
+    }
     std::string_view value;
     if (equals != std::string_view::npos)
       value = word.substr(equals + 1);
@@ -49,7 +60,7 @@ std::map<std::string, std::string, std::less<>> collect(const std::vector<std::s
     else
       found[name] = value;
   }
-  return found;
+  return collected;
 }
 
 std::vector<Address> parse_hosts(std::string_view name, std::string_view list) {
@@ -72,7 +83,7 @@ std::vector<Address> parse_hosts(std::string_view name, std::string_view list) {
 }  // namespace
 
 std::optional<Role> parse_scheduler_args(const std::vector<std::string>& arguments) {
-  auto found = collect(arguments);
+  const auto found = collect(arguments).found;
   Role role;
   role.dialect = kDialect;
   for (auto [name, type] : kHostLists)
@@ -102,6 +113,10 @@ std::optional<Role> parse_scheduler_args(const std::vector<std::string>& argumen
                        error.context());
   }
   return role;
+}
+
+std::vector<std::string> without_scheduler_args(const std::vector<std::string>& arguments) {
+  return parse_scheduler_args(arguments) ? collect(arguments).rest : arguments;
 }
 
 std::vector<std::string> write_scheduler_args(const Role& role) {

@@ -20,6 +20,10 @@ namespace cohort::cluster {
 // an invalid task type, an index out of range, a bad address, what ClusterSpec::validate refuses.
 std::optional<Role> parse_scheduler_args(const std::vector<std::string>& arguments);
 
+// What is left for the program: all arguments but those that parse_scheduler_args read; everything
+// when it reads no role. Throws as it does.
+std::vector<std::string> without_scheduler_args(const std::vector<std::string>& arguments);
+
 // The arguments to append, one word each: "--job_name=worker". Lists without hosts are left out,
 // and so is the evaluator's address.
 std::vector<std::string> write_scheduler_args(const Role& role);

@@ -94,5 +94,16 @@ TEST(SchedulerArgs, EveryTaskSurvivesTheRoundTrip) {
   }
 }
 
+TEST(SchedulerArgs, LeavesTheProgramItsOwnArguments) {
+  EXPECT_EQ(without_scheduler_args({"train", "--job_name", "worker", "--epochs=3", "--task-index=0",
+                                    "-worker_hosts=a:1", "-v", "--", "--job_name=x"}),
+            (Arguments{"train", "--epochs=3", "-v", "--", "--job_name=x"}));
+}
+
+TEST(SchedulerArgs, LeavesALoneJobNameToTheProgram) {
+  EXPECT_EQ(without_scheduler_args({"--job_name=mine", "--epochs=3"}),
+            (Arguments{"--job_name=mine", "--epochs=3"}));
+}
+
 }  // namespace
 }  // namespace cohort::cluster

@@ -63,6 +63,8 @@ SessionOptions SessionOptions::from(const Environment& environment) {
     throw InvalidInput(fmt::format("COHORT_INSECURE is '{}'", insecure),
                        {.advice = "Set it to 1 or 0."});
   options.insecure = insecure == "1";
+  options.meeting_folder = environment.find_value("COHORT_MEET").value_or("");
+  options.runtime_folder = environment.find_value("XDG_RUNTIME_DIR").value_or("");
   return options;
 }
 
@@ -87,28 +89,26 @@ Session::~Session() {
 
 std::unique_ptr<Session> Session::join(const Role& role, SessionOptions options) {
   std::unique_ptr<Session> session(new Session(role));
+  session->secret_ = options.secret;
   if (role.store) {
     session->connect(*role.store, options);
   } else if (role.cluster.tasks().size() > 1) {
-    if (role.is_chief()) {
-      session->host_store(options);
-    } else if (auto chief = role.cluster.chief()) {
-      session->connect(role.cluster.address(*chief), options);
-    } else {
+    const auto chief = role.cluster.chief();
+    if (!chief)
       throw InvalidInput("the cluster has neither a chief nor a worker to host the store",
                          {.advice = "Add one to TF_CONFIG, or start the job with `cohort run`."});
-    }
+    session->store_host_ = to_string(*chief);
+    if (role.is_chief())
+      session->host_store(role.cluster.address(role.task), options);
+    else
+      session->connect(role.cluster.address(*chief), options);
   } else if (role.size > 1) {
-    throw InvalidInput(
-        fmt::format("{} tells that {}{} tasks take part, but not where their store is",
-                    role.dialect, role.size_known ? "" : "at least ", role.size),
-        {.advice = "Start the job with `cohort run`, or set TF_CONFIG for every task."});
+    session->meet(options);
   }
   return session;
 }
 
-void Session::host_store(const SessionOptions& options) {
-  const Address& mine = role_.cluster.address(role_.task);
+void Session::host_store(const Address& mine, const SessionOptions& options) {
   require_secret(mine, options);
   server_ =
       std::make_unique<StoreServer>(StoreServerOptions{.bind = {bind_host(mine.host), mine.port},
@@ -132,32 +132,35 @@ void Session::connect(const Address& store, const SessionOptions& options) {
         fmt::format("{} found no store at {} within {} s: {}", name_, to_string(store),
                     options.timeout.count() / 1000.0, error.message()),
         {.advice = role_.store ? "Check that the launcher of this job still runs."
-                               : "Start the chief task too: it hosts the store."});
+                               : fmt::format("Start {} too: it hosts the store.", store_host_)});
   }
   client_->remove(end_key(name_), deadline);
   client_->set_on_disconnect(end_key(name_), kLost, deadline);
-  if (by_hand) agree_on_cluster(deadline);
+  if (by_hand) agree_on_tasks(deadline);
 }
 
-// Nothing when the chief is not there yet.
+// Nothing when the task that hosts the store is not there yet.
 std::unique_ptr<StoreClient> Session::connect_quickly(const StoreClientOptions& target) const {
   try {
     return StoreClient::connect(target, Deadline::after(kQuietWait));
   } catch (const TimeoutError& error) {
-    log::info("{} waits for {}, which hosts the job's store: {}", name_,
-              to_string(*role_.cluster.chief()), error.message());
+    log::info("{} waits for {}, which hosts the job's store: {}", name_, store_host_,
+              error.message());
     return nullptr;
   }
 }
 
 // Two terminals with different clusters would otherwise meet, and wait for tasks that never come.
 // Addresses may differ (a task may call itself 0.0.0.0), the list of tasks may not.
-void Session::agree_on_cluster(Deadline deadline) {
-  std::string mine = write_cluster_json(role_.cluster, Evaluator::leave_out);
+void Session::agree_on_tasks(Deadline deadline) {
+  const bool ranks_only = role_.cluster.empty();
+  std::string mine = ranks_only ? fmt::format("{} ranks", role_.size)
+                                : write_cluster_json(role_.cluster, Evaluator::leave_out);
   auto claim = client_->compare_and_set(key("cluster"), std::nullopt, mine, deadline);
   if (claim.swapped || claim.found == mine) return;
   std::string others = claim.found.value_or("{}");
-  if (listed_tasks(parse_cluster_json(others, "the job's cluster")) != listed_tasks(role_.cluster))
+  if (ranks_only ||
+      listed_tasks(parse_cluster_json(others, "the job's cluster")) != listed_tasks(role_.cluster))
     throw InvalidInput(
         fmt::format("the cluster that {} gives {} is {}, but the job at {} has {}", role_.dialect,
                     name_, mine, to_string(client_->address()), others),
@@ -257,6 +260,7 @@ void Session::close(Deadline deadline) {
       log::warning("the job's store closes early: {}", error.what());
     }
   }
+  note_.reset();
   client_->close();
   if (server_) server_->close();
 }

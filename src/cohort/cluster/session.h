@@ -9,6 +9,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/secret.h"
+#include "cohort/cluster/meeting.h"
 #include "cohort/cluster/role.h"
 #include "cohort/cluster/store_client.h"
 #include "cohort/cluster/store_server.h"
@@ -19,17 +20,22 @@ struct SessionOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);  // for the store to appear
   std::optional<Secret> secret;
   bool insecure = false;  // accept a store that others on the network can reach, without a secret
+  // Where tasks meet that know their ranks only (meeting.h): COHORT_MEET and XDG_RUNTIME_DIR.
+  std::string meeting_folder, runtime_folder;
 
-  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE. Throws InvalidInput.
+  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE, COHORT_MEET, XDG_RUNTIME_DIR. Throws
+  // InvalidInput.
   static SessionOptions from(const Environment& environment);
 };
 
 // One task's membership of its job: the store, a barrier, and the job's orderly end.
 //
 // Where the store is: at role.store; else, in a cluster of several tasks that somebody started by
-// hand with TF_CONFIG, hosted by the chief on its own address; else (alone) nowhere, and every call
-// returns at once. Tasks started by hand must agree on who takes part; one that waits for the chief
-// says so.
+// hand with TF_CONFIG, hosted by the chief on its own address; else, for tasks that know their
+// ranks only (mpirun, srun, torchrun), hosted by rank 0: on one host, or with a COHORT_MEET that
+// all hosts share, the others find it by a note (meeting.h), and the job gets a secret if it has
+// none; across hosts at the port after role.master's. Alone there is none, and every call returns
+// at once. Tasks must agree on who takes part; one that waits for the host of the store says so.
 //
 // How a job ends: every training task says done(); a parameter server or evaluator leaves
 // serve_until_done() when all have. A task that goes without a word is noticed by the others.
@@ -49,6 +55,8 @@ class Session {
   const Role& role() const { return role_; }
   bool is_alone() const { return client_ == nullptr; }
   bool hosts_store() const { return server_ != nullptr; }
+  // The job's: the one that was given, or that the tasks of a job without one have made.
+  const std::optional<Secret>& secret() const { return secret_; }
   StoreClient& store();  // not for a task that is alone
 
   // `name` within this job and attempt: "JOB/1/name". All keys in the store should come from here.
@@ -70,10 +78,14 @@ class Session {
 
  private:
   explicit Session(const Role& role);
-  void host_store(const SessionOptions& options);
+  void host_store(const Address& mine, const SessionOptions& options);
+  void meet(const SessionOptions& options);
+  void host_meeting(const std::filesystem::path& folder, SessionOptions options);
+  void find_meeting(const std::filesystem::path& folder, SessionOptions options);
+  std::string meeting_id() const;
   void connect(const Address& store, const SessionOptions& options);
   std::unique_ptr<StoreClient> connect_quickly(const StoreClientOptions& target) const;
-  void agree_on_cluster(Deadline deadline);
+  void agree_on_tasks(Deadline deadline);
   std::string name_of(const TaskId& task) const;
   std::string end_key(const std::string& name) const;
   void wait_for_others(Deadline deadline);
@@ -82,7 +94,10 @@ class Session {
   std::string name_;                   // ours
   std::vector<std::string> trainers_;  // the training tasks, in rank order
   std::vector<std::string> awaited_;   // whose done() ends the job: trainers_ and a coordinator
+  std::string store_host_;             // the task that hosts the store, where none was given
+  std::optional<Secret> secret_;
   std::unique_ptr<StoreServer> server_;
+  std::unique_ptr<MeetingNote> note_;
   std::unique_ptr<StoreClient> client_;
   bool is_done_ = false;
 };

@@ -247,20 +247,21 @@ TEST(Session, AStrangerIsTurnedAway) {
   EXPECT_THROW(Session::join(role, fast()), AuthError);
 }
 
-TEST(Session, RanksWithoutAMeetingPlaceAreRefused) {
+TEST(Session, ATaskThatDoesNotKnowHowManyTakePartIsRefused) {
   Role role;
   role.size = 4;
-  role.dialect = "Slurm";
+  role.size_known = false;
+  role.dialect = "TASK_TYPE";
   EXPECT_THAT(message_of<InvalidInput>([&] { Session::join(role, fast()); }),
-              AllOf(HasSubstr("Slurm tells that 4 tasks"), HasSubstr("cohort run")));
+              AllOf(HasSubstr("TASK_TYPE tells that at least 4 tasks"), HasSubstr("cohort run")));
 }
 
 TEST(Session, AStoreThatNeverAppearsIsATimeoutThatSaysWhatToStart) {
   Role role = role_in(local_cluster(2, 0), {TaskType::worker, 1});
   SessionOptions options{.timeout = milliseconds(60)};
-  EXPECT_THAT(message_of<TimeoutError>([&] { Session::join(role, options); }),
-              AllOf(HasSubstr("worker/1 found no store at 127.0.0.1:"),
-                    HasSubstr("Start the chief task too")));
+  EXPECT_THAT(
+      message_of<TimeoutError>([&] { Session::join(role, options); }),
+      AllOf(HasSubstr("worker/1 found no store at 127.0.0.1:"), HasSubstr("Start worker/0 too")));
 }
 
 TEST(Session, OptionsComeFromTheEnvironment) {

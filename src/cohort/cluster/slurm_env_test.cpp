@@ -89,20 +89,5 @@ TEST(SlurmEnv, RefusesWhatIsInvalidByName) {
   expect_refused("SLURM_NTASKS_PER_NODE", "two", {"SLURM_NTASKS_PER_NODE", "'two'"});
 }
 
-TEST(SlurmEnv, TheRanksSurviveTheRoundTrip) {
-  for (const TaskId& task : two_hosts().training_tasks()) {
-    Role role = role_in(two_hosts(), task);
-    Environment environment;
-    write_slurm_env(role, environment);
-    Role read = *read_slurm_env(environment);
-    EXPECT_EQ(read.rank, role.rank);
-    EXPECT_EQ(read.size, role.size);
-    EXPECT_EQ(read.local_rank, role.local_rank);
-    EXPECT_EQ(read.local_size, role.local_size);
-    EXPECT_EQ(read.cross_rank, role.cross_rank);
-    EXPECT_EQ(read.cross_size, role.cross_size);
-  }
-}
-
 }  // namespace
 }  // namespace cohort::cluster

@@ -2,7 +2,9 @@
 
 namespace cohort::collective {
 
-Executor::~Executor() {
+Executor::~Executor() { join(); }
+
+void Executor::join() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -21,6 +23,11 @@ void Executor::add(std::function<void()> job) {
 bool Executor::idle() {
   std::lock_guard lock(mutex_);
   return jobs_.empty() && !running_;
+}
+
+bool Executor::runs_here() {
+  std::lock_guard lock(mutex_);
+  return thread_.get_id() == std::this_thread::get_id();
 }
 
 void Executor::run() {

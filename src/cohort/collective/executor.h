@@ -20,6 +20,8 @@ class Executor {
 
   void add(std::function<void()> job);  // must not throw
   bool idle();                          // nothing queued, nothing running
+  bool runs_here();                     // called from one of its jobs
+  void join();                          // what the destructor does; nothing may be added after it
 
  private:
   void run();

@@ -112,7 +112,7 @@ void Group::State::run(Call call, const std::optional<Deadline>& given) {
   normalise(call);
   check_arguments(call, backend->rank(), backend->size());
   const Deadline when = deadline(given);
-  if (collectives.idle()) return run_now(call, when);
+  if (collectives.idle() || collectives.runs_here()) return run_now(call, when);
   auto work = std::make_shared<QueuedWork>([this, call, when] { run_now(call, when); });
   collectives.add([work] { work->run(); });
   work->wait(Deadline::never());  // the call has its own deadline
@@ -126,6 +126,7 @@ Group::~Group() {
   if (!state_->collectives.idle() || !state_->messages.idle())
     state_->backend->abort("it was destroyed with asynchronous calls under way");
   state_->backend->leave();
+  state_->collectives.join();  // its jobs use this object
 }
 
 int Group::rank() const { return state_->backend->rank(); }
@@ -230,6 +231,12 @@ Work Group::async(Call call, CallOptions options) {
   const Deadline when = state.deadline(options.deadline);
   auto work = std::make_shared<QueuedWork>([&state, call, when] { state.run_now(call, when); });
   state.collectives.add([work] { work->run(); });
+  return Work(work);
+}
+
+Work Group::run_async(std::function<void(Group& group)> job) {
+  auto work = std::make_shared<QueuedWork>([this, job = std::move(job)] { job(*this); });
+  state_->collectives.add([work] { work->run(); });
   return Work(work);
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -122,6 +123,10 @@ class Group {
 
   // The same, without waiting. The deadline counts from the call.
   Work async(Call call, CallOptions options = {});  // any collective; see Call for its fields
+  // Several calls as one: `job` runs on the group's thread in its place among the asynchronous
+  // calls, and the blocking collectives that it makes run there and then. It must not wait for
+  // other asynchronous calls of this group. What it throws, the Work throws.
+  Work run_async(std::function<void(Group& group)> job);
   Work all_reduce_async(const void* in, void* out, std::size_t count, DataType dtype,
                         ReduceOptions options = {});
   Work broadcast_async(void* data, std::size_t count, DataType dtype, int root,

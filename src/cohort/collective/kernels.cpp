@@ -41,4 +41,15 @@ void copy_bytes(void* to, const void* from, std::size_t bytes) {
   }
 }
 
+void copy_around_cache(void* to, const void* from, std::size_t bytes) {
+  switch (best_instruction_set()) {
+    case InstructionSet::avx512:
+      return copy_around_avx512(to, from, bytes);
+    case InstructionSet::avx2:
+      return copy_around_avx2(to, from, bytes);
+    case InstructionSet::plain:
+      return copy_around_plain(to, from, bytes);
+  }
+}
+
 }  // namespace cohort::collective

@@ -39,4 +39,8 @@ const Kernels& kernels(DataType type, ReduceOp op, InstructionSet set = best_ins
 // staging buffers and large allocations do (glibc bug 30994).
 void copy_bytes(void* to, const void* from, std::size_t bytes);
 
+// The same, written to memory past this core's caches, for bytes that only another core will read
+// (StagingChoice). What is written is visible to whoever sees a later store.
+void copy_around_cache(void* to, const void* from, std::size_t bytes);
+
 }  // namespace cohort::collective

@@ -179,6 +179,39 @@ void copy_vectors(void* to, const void* from, std::size_t bytes) {
   __builtin_memcpy(t, f, bytes);
 }
 
+// One line past the caches.
+COHORT_INLINE void write_around(void* to, VecU8x64 value) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(static_cast<__m512i*>(to), reinterpret_cast<__m512i>(value));
+#else
+  __m128i parts[4];
+  __builtin_memcpy(parts, &value, sizeof parts);
+  for (int i = 0; i < 4; ++i) _mm_stream_si128(static_cast<__m128i*>(to) + i, parts[i]);
+#endif
+}
+
+void copy_around_vectors(void* to, const void* from, std::size_t bytes) {
+  auto* t = static_cast<char*>(to);
+  const auto* f = static_cast<const char*>(from);
+  const std::size_t head = (64 - reinterpret_cast<std::uintptr_t>(t) % 64) % 64;
+  if (bytes >= head + 256) {
+    __builtin_memcpy(t, f, head);
+    t += head;
+    f += head;
+    bytes -= head;
+  }
+  for (; bytes >= 256; bytes -= 256, t += 256, f += 256) {
+    const VecU8x64 a = read<VecU8x64>(f), b = read<VecU8x64>(f + 64);
+    const VecU8x64 c = read<VecU8x64>(f + 128), d = read<VecU8x64>(f + 192);
+    write_around(t, a);
+    write_around(t + 64, b);
+    write_around(t + 128, c);
+    write_around(t + 192, d);
+  }
+  copy_vectors(t, f, bytes);
+  _mm_sfence();
+}
+
 #define COHORT_KERNEL_ROW(Element, SumOp, MinimumOp, MaximumOp, ProductOp)      \
   {                                                                             \
     Loops<Element, SumOp>::table(), Loops<Element, SumOp>::table(),             \

@@ -14,7 +14,10 @@ extern const Kernels kernels_avx512[kDataTypes][kReduceOps];
 
 using CopyFunction = void (*)(void* to, const void* from, std::size_t bytes);
 extern const CopyFunction copy_plain;
+extern const CopyFunction copy_around_plain;
 extern const CopyFunction copy_avx2;
+extern const CopyFunction copy_around_avx2;
 extern const CopyFunction copy_avx512;
+extern const CopyFunction copy_around_avx512;
 
 }  // namespace cohort::collective

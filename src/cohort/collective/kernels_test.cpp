@@ -90,9 +90,12 @@ TEST(Kernels, CopyCopiesAtEveryAlignment) {
     for (const std::size_t to : {0ul, 5ul, 64ul})
       for (const std::size_t bytes : {0ul, 1ul, 511ul, 512ul, 600ul, 2048ul, 2900ul}) {
         std::vector<std::byte> target(3100, std::byte{7});
-        copy_bytes(target.data() + to, source.data() + from, bytes);
-        EXPECT_EQ(std::memcmp(target.data() + to, source.data() + from, bytes), 0);
-        EXPECT_EQ(target[to + bytes], std::byte{7});
+        for (const auto copy : {copy_bytes, copy_around_cache}) {
+          std::fill(target.begin(), target.end(), std::byte{7});
+          copy(target.data() + to, source.data() + from, bytes);
+          EXPECT_EQ(std::memcmp(target.data() + to, source.data() + from, bytes), 0);
+          EXPECT_EQ(target[to + bytes], std::byte{7});
+        }
       }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#if defined(__F16C__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 

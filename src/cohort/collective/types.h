@@ -16,6 +16,7 @@ enum class ReduceOp : std::uint8_t { sum, average, minimum, maximum, product };
 
 // tree: the result's bits depend on the contributions and rank numbers only.
 // any: the library may add in another order, or round f16/bf16 between hosts, where that is faster.
+//      A permission that no algorithm uses today: the results are those of `tree`.
 enum class Order : std::uint8_t { tree, any };
 
 std::size_t size_of(DataType type);

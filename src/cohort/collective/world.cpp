@@ -47,7 +47,7 @@ NetworkOptions NetworkOptions::from(const cluster::Environment& environment,
   // machine's own addresses: so every interface is bound.
   const bool networked = !role.cluster.empty() ? !cluster::is_loopback(role.host())
                          : role.store          ? !cluster::is_loopback(role.store->host)
-                                               : false;
+                                               : role.local_size < role.size;
   if (networked) {
     options.bind_host = "";
     options.advertise = role.cluster.empty() ? transport::host_name() : role.host();
@@ -87,7 +87,9 @@ std::unique_ptr<Group> form_world(cluster::Session& session, const NetworkOption
     throw InvalidInput(fmt::format("{} does not train, so it has no rank", to_string(role.task)));
   if (session.is_alone()) return make_group_of_one();
   FormOptions form{.timeout = timeout, .authenticate = {}, .connect = {}};
-  use_network(form, network);
+  NetworkOptions trusted = network;
+  if (!trusted.secret) trusted.secret = session.secret();
+  use_network(form, trusted);
   return form_group(
       {.rank = role.rank,
        .size = role.size,

@@ -34,8 +34,9 @@ struct NetworkOptions {
 void use_network(FormOptions& form, const NetworkOptions& network);
 
 // The group of all training tasks of the session's job, rank by rank. Collective. `session` must
-// outlive the group and its sub-groups. A task that is alone gets a group of one.
-// Throws InvalidInput for a task that does not train; otherwise as form_group.
+// outlive the group and its sub-groups. A task that is alone gets a group of one. Where `network`
+// has no secret, the session's counts. Throws InvalidInput for a task that does not train;
+// otherwise as form_group.
 std::unique_ptr<Group> form_world(cluster::Session& session, const NetworkOptions& network,
                                   std::chrono::milliseconds timeout = std::chrono::minutes(5));
 

@@ -12,6 +12,7 @@
 #include "cohort/cluster/scheduler_args.h"
 #include "cohort/launch/process.h"
 #include "cohort/launch/task_environment.h"
+#include "cohort/report/progress.h"
 
 namespace cohort::launch {
 
@@ -79,6 +80,14 @@ Environment difference(const Environment& after, const Environment& before) {
   return added;
 }
 
+// How much of the terminal's line is left behind `host:role/index `.
+void add_progress(const JobIdentity& identity, const TaskId& task, Environment& environment) {
+  environment.erase(report::kProgressVariable);  // of a launcher around this one
+  auto prefix = fmt::format("{}:{} ", identity.host, to_string(task));
+  int columns = identity.terminal_columns - static_cast<int>(prefix.size()) - 1;
+  if (columns > 0) environment[report::kProgressVariable] = std::to_string(columns);
+}
+
 }  // namespace
 
 JobIdentity new_identity(const JobOptions& options, const Environment& environment) {
@@ -118,6 +127,7 @@ std::vector<PlannedTask> make_plan(const JobOptions& options, const JobIdentity&
     apply_proxy_mode(environment, options.proxy, {"localhost", kLocalHost, "::1", identity.host});
     add_threads(options, static_cast<int>(tasks.size()), environment);
     add_gpus(options, role, gpus, environment);
+    add_progress(identity, task, environment);
     environment.try_emplace("PYTHONUNBUFFERED", "1");  // a log that lags hides the last words
     cluster::write_all_dialects(role, environment);
     if (identity.has_secret) environment["COHORT_SECRET_FD"] = std::to_string(secret_fd_number());

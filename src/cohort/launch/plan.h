@@ -20,6 +20,7 @@ struct JobIdentity {
   cluster::Address store;
   std::optional<cluster::Address> horovod_rendezvous;
   bool has_secret = true;
+  int terminal_columns = 0;  // of the terminal that keeps a task's line alive; 0: there is none
 };
 
 // A new job's id, host, program and output folder, as the options and PATH have them; store and

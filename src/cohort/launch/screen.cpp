@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 #include "cohort/base/reader_output.h"
 #include "cohort/base/text.h"
 
@@ -11,13 +12,7 @@ namespace {
 
 constexpr size_t kBatch = 64 * 1024;
 constexpr auto kRedrawInterval = std::chrono::seconds(1);
-
-// The length of a colour sequence ESC [ digits ; ... m at the start of `text`; 0 for anything else.
-size_t colour_sequence_length(std::string_view text) {
-  if (!text.starts_with("\x1b[")) return 0;
-  size_t end = text.find_first_not_of("0123456789;", 2);
-  return end != std::string_view::npos && text[end] == 'm' ? end + 1 : 0;
-}
+constexpr auto kLiveInterval = std::chrono::milliseconds(100);
 
 }  // namespace
 
@@ -26,7 +21,7 @@ std::string printable(std::string_view text) {
   result.reserve(text.size());
   for (size_t i = 0; i < text.size();) {
     auto byte = static_cast<unsigned char>(text[i]);
-    if (size_t length = colour_sequence_length(text.substr(i))) {
+    if (size_t length = report::colour_sequence_length(text.substr(i))) {
       result += text.substr(i, length);
       i += length;
       continue;
@@ -50,6 +45,18 @@ Screen::Screen(ScreenOptions options) : options_(std::move(options)) {
       filters_.push_back({task.type, task.index});
     }
   }
+  if (!options_.live) return;
+  live_ = std::make_unique<report::LiveLine>(options_.fd);
+  log::set_before_line([this] { live_->hide(); });
+}
+
+Screen::~Screen() {
+  if (live_) log::set_before_line({});
+}
+
+void Screen::hurry() {
+  hurry_ = true;
+  if (live_) live_->hurry();
 }
 
 bool Screen::shows(const cluster::TaskId& task) const {
@@ -74,6 +81,8 @@ const std::string& Screen::prefix(const std::string& host, const cluster::TaskId
 void Screen::print(const std::string& host, const cluster::TaskId& task,
                    const LineSplitter::Line& line) {
   if (broken_ || !shows(task)) return;
+  if (live_ && line.is_redraw) return keep_alive(host, task, line.text);
+  if (live_task_ == task) end_live();  // the line's last version, or what comes after it
   if (line.is_redraw) {
     auto now = Clock::now();
     auto [entry, is_new] = last_redraw_.try_emplace(task, now);
@@ -90,8 +99,44 @@ void Screen::print(const std::string& host, const cluster::TaskId& task,
   if (pending_.size() >= kBatch) flush();
 }
 
+void Screen::keep_alive(const std::string& host, const cluster::TaskId& task,
+                        std::string_view text) {
+  if (live_task_ && *live_task_ < task) return;
+  if (trim(text).empty()) {
+    if (live_task_ == task) end_live();
+    return;
+  }
+  auto now = Clock::now();
+  if (live_task_ == task && now - last_live_ < kLiveInterval) return;
+  last_live_ = now;
+  live_task_ = task;
+  live_text_ = prefix(host, task) + printable(text);
+  live_changed_ = true;
+}
+
+void Screen::end_live() {
+  live_task_.reset();
+  live_text_.clear();
+  live_changed_ = true;
+}
+
+void Screen::finish(const cluster::TaskId& task) {
+  if (live_task_ != task) return;
+  // Where it was when it ended.
+  pending_ += live_text_ + (options_.colour ? "\x1b[0m\n" : "\n");
+  end_live();
+  flush();
+}
+
 void Screen::flush() {
-  if (!broken_ && !pending_.empty()) broken_ = !write_to_reader(options_.fd, pending_, hurry_);
+  if (broken_ || !live_) {
+    if (!broken_ && !pending_.empty()) broken_ = !write_to_reader(options_.fd, pending_, hurry_);
+  } else {
+    if (live_changed_ && live_text_.empty()) live_->erase();
+    if (!pending_.empty()) broken_ = !live_->print(pending_);
+    if (live_changed_ && !live_text_.empty()) broken_ = !live_->show(live_text_);
+    live_changed_ = false;
+  }
   pending_.clear();
 }
 

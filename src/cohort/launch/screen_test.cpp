@@ -1,19 +1,23 @@
 #include "cohort/launch/screen.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 #include "cohort/base/unique_fd.h"
+#include "cohort/report/terminal_test.h"
 
 namespace cohort::launch {
 namespace {
 
 using cluster::TaskId;
 using cluster::TaskType;
+using ::testing::ElementsAre;
 
 class ScreenTest : public ::testing::Test {
  protected:
@@ -80,6 +84,58 @@ TEST_F(ScreenTest, AClosedScreenFallsSilentInsteadOfFailing) {
     screen.print("h", {TaskType::worker, 0}, {.text = "x"});
     screen.flush();
   }
+}
+
+class LiveScreenTest : public ::testing::Test {
+ protected:
+  void print(int worker, const std::string& text, bool is_redraw) {
+    screen_.print("h", {TaskType::worker, worker}, {.text = text, .is_redraw = is_redraw});
+    screen_.flush();
+  }
+  report::Terminal terminal_{30};
+  Screen screen_{{.fd = terminal_.fd(), .escape = true, .live = true}};
+};
+
+TEST_F(LiveScreenTest, ARedrawnLineStaysLastWhileOthersGoAbove) {
+  print(0, "step 1", true);
+  print(1, "hello", false);
+  EXPECT_THAT(terminal_.lines(), ElementsAre("h:worker/1 hello", "h:worker/0 step 1"));
+  print(0, "epoch 1 done", false);
+  EXPECT_THAT(terminal_.lines(), ElementsAre("h:worker/1 hello", "h:worker/0 epoch 1 done", ""));
+}
+
+TEST_F(LiveScreenTest, ABlankRedrawTakesTheLineAway) {
+  print(0, "step 1", true);
+  print(0, " ", true);
+  EXPECT_THAT(terminal_.lines(), ElementsAre(""));
+}
+
+TEST_F(LiveScreenTest, OfSeveralTasksTheFirstOneKeepsItsLine) {
+  print(1, "50%", true);
+  print(0, "40%", true);
+  print(1, "60%", true);
+  EXPECT_THAT(terminal_.lines(), ElementsAre("h:worker/0 40%"));
+}
+
+TEST_F(LiveScreenTest, TheLineOfATaskThatEndsStaysAsItWas) {
+  print(0, "step 41", true);
+  screen_.finish({TaskType::worker, 1});
+  EXPECT_THAT(terminal_.lines(), ElementsAre("h:worker/0 step 41"));
+  screen_.finish({TaskType::worker, 0});
+  EXPECT_THAT(terminal_.lines(), ElementsAre("h:worker/0 step 41", ""));
+}
+
+TEST_F(LiveScreenTest, ARedrawCannotDisturbTheTerminal) {
+  print(0, "\x1b[2Jgone and far too long for it", true);
+  EXPECT_THAT(terminal_.lines(), ElementsAre("h:worker/0 \\x1b[2Jgone and fa"));
+}
+
+TEST_F(LiveScreenTest, ALineOfTheLogDoesNotEndUpBehindTheLivingOne) {
+  print(0, "step 1", true);
+  log::warning("something");
+  EXPECT_THAT(terminal_.lines(), ElementsAre(""));
+  print(1, "x", false);
+  EXPECT_THAT(terminal_.lines(), ElementsAre("h:worker/1 x", "h:worker/0 step 1"));
 }
 
 TEST(Printable, ControlBytesBecomeVisibleAndColoursStay) {

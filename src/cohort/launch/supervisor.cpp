@@ -15,6 +15,7 @@
 #include "cohort/launch/leftovers.h"
 #include "cohort/launch/root_cause.h"
 #include "cohort/launch/task_environment.h"
+#include "cohort/report/live_line.h"
 
 namespace cohort::launch {
 namespace {
@@ -96,6 +97,7 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
       screen_({.fd = STDOUT_FILENO,
                .colour = ::isatty(STDOUT_FILENO) == 1 && !environment.contains("NO_COLOR"),
                .escape = ::isatty(STDOUT_FILENO) == 1,
+               .live = report::is_live_terminal(STDOUT_FILENO),
                .show = options_.show}),
       task_file_limit_(file_limit()) {
   adopt_orphans();
@@ -109,6 +111,8 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
   loop_.add(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); });
 
   identity_.output = folder_.path();
+  if (report::is_live_terminal(STDOUT_FILENO))
+    identity_.terminal_columns = report::terminal_columns(STDOUT_FILENO);
   record_ = {.job = identity_.job,
              .command = options_.command,
              .strategy = options_.strategy,

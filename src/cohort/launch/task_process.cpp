@@ -88,6 +88,7 @@ void TaskProcess::read_output() {
 void TaskProcess::close_output() {
   if (!output_) return;
   splitter_.finish();
+  screen_.finish(id());
   screen_.flush();
   loop_.remove(output_.get());
   output_.reset();

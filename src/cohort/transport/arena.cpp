@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "cohort/transport/process.h"
+#include "cohort/base/process.h"
 
 namespace cohort::transport {
 

@@ -1,9 +1,9 @@
 #include "cohort/collective/mpi/backend.h"
 
+#include <array>
 #include <climits>
 #include <cstring>
 #include <new>
-#include <thread>
 
 #include "cohort/base/byte_io.h"
 #include "cohort/base/error.h"
@@ -16,7 +16,6 @@ namespace {
 constexpr int kNoticeTag = 1;
 constexpr int kMessageTag = 2;
 constexpr std::size_t kLargestMessage = INT_MAX;
-constexpr auto kLongestPause = std::chrono::microseconds(200);
 
 std::string encode(const Failure& failure, std::uint64_t calls) {
   std::string bytes;
@@ -105,8 +104,8 @@ void MpiBackend::match_receives_of(int peer) {
       MPI_Get_count(&status, MPI_BYTE, &count);
       Posted& first = *queue.front();
       if (static_cast<std::size_t>(count) != first.bytes) {
-        mismatch = fmt::format("rank {} sent {} bytes where rank {} expects {}", peer, count, rank_,
-                               first.bytes);
+        mismatch = fmt::format("{} sent {} bytes where {} expects {}", name(peer), count,
+                               name(rank_), first.bytes);
         break;
       }
       MPI_Imrecv(first.memory, count, MPI_BYTE, &message, &first.request);
@@ -123,6 +122,17 @@ MpiBackend::MpiBackend(MPI_Comm comm) : collective_(comm) {
   MPI_Comm_size(comm, &size_);
   left_.resize(static_cast<std::size_t>(size_));
   receives_.resize(static_cast<std::size_t>(size_));
+  std::array<char, MPI_MAX_PROCESSOR_NAME> own{};
+  int length = 0;
+  MPI_Get_processor_name(own.data(), &length);
+  std::vector<char> all(own.size() * static_cast<std::size_t>(size_));
+  MPI_Allgather(own.data(), own.size(), MPI_CHAR, all.data(), own.size(), MPI_CHAR, comm);
+  for (int peer = 0; peer < size_; ++peer)
+    hosts_.emplace_back(all.data() + own.size() * static_cast<std::size_t>(peer));
+}
+
+std::string MpiBackend::name(int peer) const {
+  return fmt::format("rank {} on {}", peer, hosts_[static_cast<std::size_t>(peer)]);
 }
 
 // Communicators are not freed: that is a collective call, and a destructor must not wait. Nor are
@@ -137,24 +147,6 @@ MpiBackend::~MpiBackend() {
       MPI_Testall(static_cast<int>(notice->requests.size()), notice->requests.data(), &sent,
                   MPI_STATUSES_IGNORE);
     if (sent == 0) (void)notice.release();
-  }
-}
-
-template <typename Step>
-void MpiBackend::poll(Step&& step, Deadline deadline, int peer, const std::string& during) {
-  auto pause = std::chrono::microseconds(0);
-  for (int i = 0;; ++i) {
-    hear();
-    if (step()) return;  // what a peer sent before it left counts
-    check(peer, during);
-    if (deadline.expired())
-      fail({FailureKind::timed_out, -1, "the other ranks did not take part in time", during});
-    if (i < 200) {
-      std::this_thread::yield();
-    } else {
-      pause = std::min(kLongestPause, pause + std::chrono::microseconds(5));
-      std::this_thread::sleep_for(pause);  // MPI cannot wait with a deadline
-    }
   }
 }
 
@@ -181,6 +173,7 @@ void MpiBackend::check(int with, const std::string& during) {
 
 void MpiBackend::hear() {
   std::lock_guard lock(mutex_);
+  hear_questions();
   while (true) {
     int flag = 0;
     MPI_Message message;
@@ -231,7 +224,7 @@ void MpiBackend::abort(const std::string& reason) noexcept {
   try {
     fail({FailureKind::aborted,
           rank_,
-          fmt::format("rank {} aborted the group: {}", rank_, reason),
+          fmt::format("{} aborted the group: {}", name(rank_), reason),
           {}});
   } catch (const Error&) {
     // That is what was asked for.
@@ -239,7 +232,7 @@ void MpiBackend::abort(const std::string& reason) noexcept {
 }
 
 void MpiBackend::leave() noexcept {
-  tell({FailureKind::left, rank_, fmt::format("rank {} left the group", rank_), {}});
+  tell({FailureKind::left, rank_, fmt::format("{} left the group", name(rank_)), {}});
 }
 
 std::unique_ptr<transport::Transfer> MpiBackend::send(int peer, std::span<const std::byte> bytes) {
@@ -275,8 +268,10 @@ std::byte* MpiBackend::allocate(std::size_t bytes) {
 }
 void MpiBackend::free(std::byte* memory) { ::operator delete (memory, std::align_val_t{4096}); }
 
+// MPI cannot make a communicator with a deadline, so all members meet before they ask for it.
 std::unique_ptr<Backend> MpiBackend::subgroup(std::span<const int> ranks, const std::string& id,
-                                              Deadline) {
+                                              Deadline deadline) {
+  gather_for(id, ranks, deadline);
   MPI_Group all, members;
   MPI_Comm_group(collective_, &all);
   MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &members);

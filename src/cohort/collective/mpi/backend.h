@@ -3,10 +3,13 @@
 #include <mpi.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cohort/collective/backend.h"
@@ -15,7 +18,8 @@
 namespace cohort::collective::mpi {
 
 // A Group's engine over three communicators of the same ranks: one for collectives, one for
-// messages between two ranks, one on which a rank tells the others that the group is broken.
+// messages between two ranks, one on which ranks tell each other that the group is broken, and ask
+// each other how far they are.
 // Threads and failure: as Backend.
 class MpiBackend : public Backend {
  public:
@@ -37,11 +41,14 @@ class MpiBackend : public Backend {
   void leave() noexcept override;
 
   // Polls `step` until it is true. Throws when the deadline passes, a peer broke the group, or
-  // `peer` (or anybody, for kAll) left it.
+  // `peer` (or anybody, for kAll) left it. At the deadline it takes kAnswerLimit to find out who
+  // is missing.
   static constexpr int kAll = -1;
   static constexpr int kNobody = -2;
   template <typename Step>
   void poll(Step&& step, Deadline deadline, int peer, const std::string& during);
+  template <typename Step, typename Missing>
+  void poll(Step&& step, Deadline deadline, int peer, const std::string& during, Missing&& missing);
   // Breaks the group here and tells the peers; throws the first failure.
   [[noreturn]] void fail(Failure failure);
 
@@ -56,6 +63,14 @@ class MpiBackend : public Backend {
   void check(int peer, const std::string& during);
   void hear();  // notices that came
   void tell(const Failure& failure) noexcept;
+  std::string name(int peer) const;  // "rank 1 on node7"
+
+  // In presence.cpp.
+  void hear_questions();               // and answer them; `mutex_` is held
+  std::vector<int> ask_who_is_late();  // those that do not answer, or are at an earlier call
+  Failure lateness(const std::vector<int>& missing, const std::string& during) const;
+  void post_notice(int peer, int tag, std::string_view bytes);
+  void gather_for(const std::string& id, std::span<const int> ranks, Deadline deadline);
   void complete(MPI_Request request, Deadline deadline, const std::string& during);
 
   void agree(const Call& call, Deadline deadline);
@@ -64,6 +79,7 @@ class MpiBackend : public Backend {
 
   int rank_ = 0;
   int size_ = 1;
+  std::vector<std::string> hosts_;  // by rank
   MPI_Comm collective_, messages_, notices_;
   std::mutex posted_mutex_;                                    // guards the requests of messages
   std::vector<std::deque<std::shared_ptr<Posted>>> receives_;  // by peer, not matched yet
@@ -75,7 +91,10 @@ class MpiBackend : public Backend {
     std::string text;
     std::uint64_t calls = 0;
   };
-  std::vector<std::optional<Departure>> left_;  // by rank
+  std::vector<std::optional<Departure>> left_;     // by rank
+  std::map<int, std::uint64_t> answers_;           // of peers, to the last question: calls begun
+  std::uint64_t question_ = 0;                     // its number
+  std::map<std::string, std::set<int>> gathered_;  // who came for a sub-group, by its id
   bool said_goodbye_ = false;
   struct Notice {
     std::vector<char> bytes;
@@ -83,5 +102,34 @@ class MpiBackend : public Backend {
   };
   std::vector<std::unique_ptr<Notice>> told_;  // until MPI has sent them
 };
+
+template <typename Step>
+void MpiBackend::poll(Step&& step, Deadline deadline, int peer, const std::string& during) {
+  poll(step, deadline, peer, during,
+       [&] { return peer >= 0 ? std::vector<int>{peer} : ask_who_is_late(); });
+}
+
+template <typename Step, typename Missing>
+void MpiBackend::poll(Step&& step, Deadline deadline, int peer, const std::string& during,
+                      Missing&& missing) {
+  constexpr auto kLongestPause = std::chrono::microseconds(200);
+  auto pause = std::chrono::microseconds(0);
+  for (int i = 0;; ++i) {
+    hear();
+    if (step()) return;  // what a peer sent before it left counts
+    check(peer, during);
+    if (deadline.expired()) {
+      const std::vector<int> late = missing();
+      check(peer, during);  // a peer may have been quicker to say why
+      fail(lateness(late, during));
+    }
+    if (i < 200) {
+      std::this_thread::yield();
+    } else {
+      pause = std::min(kLongestPause, pause + std::chrono::microseconds(5));
+      std::this_thread::sleep_for(pause);  // MPI cannot wait with a deadline
+    }
+  }
+}
 
 }  // namespace cohort::collective::mpi

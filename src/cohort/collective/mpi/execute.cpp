@@ -147,8 +147,8 @@ void MpiBackend::agree(const Call& call, Deadline deadline) {
   for (int peer = 0; peer < size_; ++peer) {
     const char* other = kept->all.data() + kDescription * static_cast<std::size_t>(peer);
     if (text != other)
-      mismatch(fmt::format("the ranks' calls differ: rank {} called {}, rank {} called {}", rank_,
-                           text, peer, other));
+      mismatch(fmt::format("the ranks' calls differ: {} called {}, {} called {}", name(rank_), text,
+                           name(peer), other));
   }
   if (!counts_differ(call.kind)) return;
 
@@ -165,10 +165,11 @@ void MpiBackend::agree(const Call& call, Deadline deadline) {
     for (std::size_t to = 0; to < n; ++to)
       if (theirs[2 * n * from + to] != theirs[2 * n * to + n + from])
         mismatch(
-            fmt::format("the ranks' counts differ in {} #{}: rank {} sends {} x {} to rank {}, "
-                        "which expects {}",
-                        to_string(call.kind), call.sequence, from, theirs[2 * n * from + to],
-                        to_string(call.dtype), to, theirs[2 * n * to + n + from]));
+            fmt::format("the ranks' counts differ in {} #{}: {} sends {} x {} to {}, which expects "
+                        "{}",
+                        to_string(call.kind), call.sequence, name(static_cast<int>(from)),
+                        theirs[2 * n * from + to], to_string(call.dtype),
+                        name(static_cast<int>(to)), theirs[2 * n * to + n + from]));
 }
 
 void MpiBackend::move(const Call& call, Deadline deadline) {

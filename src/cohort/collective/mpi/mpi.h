@@ -11,7 +11,8 @@
 //
 // The same bits as everywhere: MPI moves contributions, Cohort adds them in its one order.
 // What MPI does not offer: a killed process ends the whole job (that is MPI's way), and a group
-// needs MPI_THREAD_MULTIPLE. Waiting polls, with pauses that grow to 200 us.
+// needs MPI_THREAD_MULTIPLE. Waiting polls, with pauses that grow to 200 us. docs/collectives.md,
+// "Over MPI", has the rest.
 namespace cohort::collective::mpi {
 
 bool available();

@@ -54,21 +54,16 @@ std::string differing_records(const Board& board, std::uint64_t sequence) {
 
 // counts(i) holds what member i sends to each, then what it expects from each. All members look at
 // all pairs, so that all of them see the same thing.
-std::string differing_counts(const Board& board, std::uint64_t sequence) {
+std::string differing_counts(const Board& board, const Call& call, std::uint64_t sequence) {
   const int n = board.size();
-  const CallRecord& own = board.slot(board.index(), sequence).record;
   for (int from = 0; from < n; ++from) {
     const std::uint64_t* given = board.counts(from, sequence);
     const std::uint64_t given_to_all = board.slot(from, sequence).record.count;
     for (int to = 0; to < n; ++to) {
-      const std::uint64_t sent = own.kind == CallKind::all_gather_v ? given_to_all : given[to];
+      const std::uint64_t sent = call.kind == CallKind::all_gather_v ? given_to_all : given[to];
       const std::uint64_t expected = board.counts(to, sequence)[n + from];
       if (sent != expected)
-        return fmt::format(
-            "the ranks' counts differ in {} #{}: {} sends {} x {} to {}, which "
-            "expects {}",
-            to_string(own.kind), own.call_sequence, board.peer(from).name(), sent,
-            to_string(own.dtype), board.peer(to).name(), expected);
+        return describe_counts(call, board.peer(from), sent, board.peer(to), expected);
     }
   }
   return {};
@@ -107,6 +102,13 @@ std::string describe(const CallRecord& record) {
   call.post_scale = record.post_scale;
   call.sequence = record.call_sequence;
   return describe(call);
+}
+
+std::string describe_counts(const Call& call, const Peer& from, std::uint64_t sent, const Peer& to,
+                            std::uint64_t expected) {
+  return fmt::format("the ranks' counts differ in {} #{}: {} sends {} x {} to {}, which expects {}",
+                     to_string(call.kind), call.sequence, from.name(), sent, to_string(call.dtype),
+                     to.name(), expected);
 }
 
 bool same_call(const CallRecord& a, const CallRecord& b) {
@@ -158,7 +160,7 @@ Agreement agree(Board& board, const Call& call, const Exposure& exposure, bool c
 
   result.mismatch = differing_records(board, result.sequence);
   if (result.mismatch.empty() && compare_counts)
-    result.mismatch = differing_counts(board, result.sequence);
+    result.mismatch = differing_counts(board, call, result.sequence);
   if (result.mismatch.empty())
     result.mode = choose_mode(board, result.sequence, exposure.inline_bytes);
   return result;

@@ -33,6 +33,9 @@ Exposure exposure_of(const Call& call, int member, int members);
 // Whether two ranks called the same; how one rank's call reads in an error.
 bool same_call(const CallRecord& a, const CallRecord& b);
 std::string describe(const CallRecord& record);
+// Rank `from` sends `sent` elements where `to` expects another number.
+std::string describe_counts(const Call& call, const Peer& from, std::uint64_t sent, const Peer& to,
+                            std::uint64_t expected);
 
 // Publishes `call` (with its data where that is small), waits for everybody's, and compares.
 // `compare_counts`: the counts of all_to_all_v are by member, and are compared pair by pair.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <vector>
 
 #include "cohort/collective/kernels.h"
@@ -13,6 +14,14 @@ namespace cohort::collective {
 namespace {
 
 using Mark = Board::Mark;
+
+// How many turns of the staged pipeline members may be apart.
+constexpr std::uint64_t kAhead = 2;
+static_assert(Board::kStagingBuffers >= 3 * kAhead);
+
+// Reduced at a time into the output, and from there, while it is in the first-level cache, copied
+// into staging.
+constexpr std::size_t kBlockBytes = 8 << 10;
 
 bool receives(const Call& call, int member) {
   return call.kind == CallKind::all_reduce || call.root == member;
@@ -54,9 +63,15 @@ void reduce_direct(Board& board, const Agreement& agreement, const Call& call, D
   board.await_all(Mark::consumed, window + 1, deadline);
 }
 
-// A pipeline of windows. In window k each member (1) copies the others' slices of its input into
-// its staging buffer, (2) reduces its own slice from its own input and the others' staging, into
-// its own output and the free lane of its own staging, (3) copies the others' results out.
+// A pipeline of windows. For window k each member
+//   stages   copies the others' slices of its input into its staging buffer, in turn k;
+//   reduces  its own slice from its own input and the others' staging, into its own output and the
+//            free lane of its own staging, kAhead turns later;
+//   copies   the others' results out, kAhead turns after that.
+// A turn starts when everybody has finished the turn kAhead before it: then what the others staged
+// for this turn's reduction and reduced for its copies is there, and they have let go of the buffer
+// that this turn stages into, last used 3 * kAhead windows before. So there is one wait a turn.
+// Only others read what a member stages: StagingChoice says whether past the caches.
 class StagedReduce {
  public:
   StagedReduce(Board& board, const Call& call, Deadline deadline)
@@ -64,7 +79,7 @@ class StagedReduce {
         call_(call),
         deadline_(deadline),
         bytes_(size_of(call.dtype)),
-        lane_(Board::kStagingBytes / static_cast<std::size_t>(board.size()) / 64 * 64 / bytes_),
+        lane_(lane_of(call, board.size())),
         window_elements_(lane_ * static_cast<std::size_t>(board.size())),
         windows_((call.count + window_elements_ - 1) / window_elements_),
         first_(board.first_window()),
@@ -72,15 +87,36 @@ class StagedReduce {
         inputs_(static_cast<std::size_t>(board.size())) {}
 
   void run() {
-    board_.advance(windows_);
-    for (std::uint64_t k = 0; k < windows_ + 2; ++k) {
-      if (k < windows_) stage(k);
-      if (k >= 1 && k - 1 < windows_) reduce(k - 1);
-      if (k >= 2) copy_out(k - 2);
+    const std::uint64_t turns = windows_ + 2 * kAhead;
+    board_.advance(turns);
+    StagingChoice& choice = board_.staging_choice();
+    choice.begin_call(windows_);
+    auto last = std::chrono::steady_clock::now();
+    for (std::uint64_t turn = 0; turn < turns; ++turn) {
+      past_caches_ = choice.past_caches(turn);
+      if (turn >= kAhead) board_.await_all(Mark::consumed, first_ + turn + 1 - kAhead, deadline_);
+      if (turn >= 2 * kAhead) copy_out(turn - 2 * kAhead);
+      if (turn >= kAhead && turn - kAhead < windows_) reduce(turn - kAhead);
+      if (turn < windows_) stage(turn);
+      board_.post(Mark::consumed, first_ + turn + 1);
+      if (!choice.trial()) continue;
+      const auto now = std::chrono::steady_clock::now();
+      choice.took(turn, now - last);
+      last = now;
     }
   }
 
  private:
+  // Elements of one slice of a window: as many windows as are needed, all of about the same size.
+  static std::size_t lane_of(const Call& call, int members) {
+    const std::size_t bytes = size_of(call.dtype);
+    const auto n = static_cast<std::size_t>(members);
+    const std::size_t line = 64 / bytes;
+    const std::size_t most = Board::kStagingBytes / n / 64 * line;
+    const std::size_t slices = (call.count + most * n - 1) / (most * n) * n;
+    const std::size_t lines = (call.count + line - 1) / line;
+    return (lines + slices - 1) / slices * line;
+  }
   Range slice(std::uint64_t k, int member) const {
     const std::size_t from = k * window_elements_ + lane_ * static_cast<std::size_t>(member);
     if (from >= call_.count) return {call_.count, 0};
@@ -91,47 +127,48 @@ class StagedReduce {
   }
 
   void stage(std::uint64_t k) {
-    const std::uint64_t window = first_ + k;
-    if (window >= Board::kStagingBuffers)
-      board_.await_all(Mark::consumed, window + 1 - Board::kStagingBuffers, deadline_);
     for (int member = 0; member < board_.size(); ++member) {
       if (member == board_.index()) continue;
       const Range part = slice(k, member);
-      if (part.count > 0)
-        copy_bytes(lane(board_.index(), k, member), input_of(call_) + part.from * bytes_,
-                   part.count * bytes_);
+      (past_caches_ ? copy_around_cache : copy_bytes)(lane(board_.index(), k, member),
+                                                      input_of(call_) + part.from * bytes_,
+                                                      part.count * bytes_);
     }
-    board_.post(Mark::staged, window + 1);
   }
 
   void reduce(std::uint64_t k) {
-    board_.await_all(Mark::staged, first_ + k + 1, deadline_);
     const int self = board_.index();
     const Range part = slice(k, self);
-    if (part.count > 0) {
-      for (int member = 0; member < board_.size(); ++member)
-        inputs_[member] =
-            member == self ? input_of(call_) + part.from * bytes_ : lane(member, k, self);
-      std::array<std::byte*, 2> outputs{lane(self, k, self), nullptr};
-      std::size_t count = 1;
-      if (receives(call_, self)) outputs[count++] = output_of(call_) + part.from * bytes_;
-      reducer_.run(inputs_, std::span(outputs).first(count), part.count);
+    for (int member = 0; member < board_.size(); ++member)
+      inputs_[member] =
+          member == self ? input_of(call_) + part.from * bytes_ : lane(member, k, self);
+    std::byte* shared = lane(self, k, self);
+    if (!receives(call_, self)) return reducer_.run(inputs_, {&shared, 1}, part.count);
+    std::byte* out = output_of(call_) + part.from * bytes_;
+    if (!past_caches_) {
+      const std::array<std::byte*, 2> both{shared, out};
+      return reducer_.run(inputs_, both, part.count);
     }
-    board_.post(Mark::reduced, first_ + k + 1);
+    const std::size_t block = kBlockBytes / bytes_;
+    for (std::size_t done = 0; done < part.count; done += block) {
+      const std::size_t count = std::min(block, part.count - done);
+      const std::size_t bytes = count * bytes_;
+      reducer_.run(inputs_, {&out, 1}, count);
+      copy_around_cache(shared, out, bytes);
+      for (const std::byte*& input : inputs_) input += bytes;
+      out += bytes;
+      shared += bytes;
+    }
   }
 
   void copy_out(std::uint64_t k) {
-    if (receives(call_, board_.index())) {
-      board_.await_all(Mark::reduced, first_ + k + 1, deadline_);
-      for (int member = 0; member < board_.size(); ++member) {
-        if (member == board_.index()) continue;
-        const Range part = slice(k, member);
-        if (part.count > 0)
-          copy_bytes(output_of(call_) + part.from * bytes_, lane(member, k, member),
-                     part.count * bytes_);
-      }
+    if (!receives(call_, board_.index())) return;
+    for (int member = 0; member < board_.size(); ++member) {
+      if (member == board_.index()) continue;
+      const Range part = slice(k, member);
+      copy_bytes(output_of(call_) + part.from * bytes_, lane(member, k, member),
+                 part.count * bytes_);
     }
-    board_.post(Mark::consumed, first_ + k + 1);
   }
 
   Board& board_;
@@ -142,6 +179,7 @@ class StagedReduce {
   std::size_t window_elements_;  // of all slices
   std::uint64_t windows_;
   std::uint64_t first_;
+  bool past_caches_ = true;  // of this turn
   TreeReducer reducer_;
   std::vector<const std::byte*> inputs_;
 };

@@ -6,6 +6,7 @@
 #include "cohort/collective/native/agree.h"
 #include "cohort/collective/native/hierarchical.h"
 #include "cohort/collective/native/local.h"
+#include "cohort/collective/native/spread_failure.h"
 
 namespace cohort::collective {
 
@@ -94,13 +95,13 @@ void NativeBackend::execute(const Call& call, Deadline deadline) {
 std::unique_ptr<Transfer> NativeBackend::send(int peer, std::span<const std::byte> bytes) {
   const int member = member_of(peer);
   if (member >= 0) return local_->send(member, transport::Lane::point_to_point, bytes);
-  return remote_->send(peer, transport::Lane::point_to_point, bytes);
+  return send_remotely(*board_, *remote_, parts_.placement.peers[peer], bytes);
 }
 
 std::unique_ptr<Transfer> NativeBackend::receive(int peer, std::span<std::byte> bytes) {
   const int member = member_of(peer);
   if (member >= 0) return local_->receive(member, transport::Lane::point_to_point, bytes);
-  return remote_->receive(peer, transport::Lane::point_to_point, bytes);
+  return receive_remotely(*board_, *remote_, parts_.placement.peers[peer], bytes);
 }
 
 std::unique_ptr<Backend> NativeBackend::subgroup(std::span<const int> ranks, const std::string& id,

@@ -12,6 +12,7 @@
 #include "cohort/collective/call.h"
 #include "cohort/collective/native/failure.h"
 #include "cohort/collective/native/peer.h"
+#include "cohort/collective/native/staging_choice.h"
 #include "cohort/transport/domain.h"
 
 namespace cohort::collective {
@@ -46,7 +47,7 @@ struct CallRecord {
 class Board {
  public:
   static constexpr std::size_t kInlineBytes = 4096;
-  static constexpr int kStagingBuffers = 4;
+  static constexpr int kStagingBuffers = 6;
   static constexpr std::size_t kStagingBytes = 256 << 10;  // of each buffer
 
   enum class Mark { staged, reduced, consumed };
@@ -87,6 +88,7 @@ class Board {
   void await_all(Mark mark, std::uint64_t value, Deadline deadline);
   void await(int member, Mark mark, std::uint64_t value, Deadline deadline);
   std::byte* staging(int member, std::uint64_t window) const;
+  StagingChoice& staging_choice() { return staging_choice_; }
 
   // --- failure ---
   bool broken() const;
@@ -131,6 +133,7 @@ class Board {
   bool reaches_everything_;
   std::byte* own_staging_ = nullptr;
   std::vector<std::byte*> staging_;  // by member, in this address space
+  StagingChoice staging_choice_;
   std::uint64_t calls_ = 0;
   std::uint64_t windows_ = 0;
   Call current_;  // what errors name; only its description is used

@@ -60,8 +60,8 @@ class Staged {
       if (plan_.pieces > 1 && piece == board_.index()) continue;
       const Extent extent = part(board_.index(), piece, k);
       if (extent.bytes > 0)
-        copy_bytes(buffer + lane_ * static_cast<std::size_t>(piece), in_ + extent.offset,
-                   extent.bytes);
+        copy_around_cache(buffer + lane_ * static_cast<std::size_t>(piece), in_ + extent.offset,
+                          extent.bytes);
     }
     board_.post(Mark::staged, window + 1);
   }

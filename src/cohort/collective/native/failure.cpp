@@ -31,6 +31,9 @@ void Failure::raise() const {
       throw MismatchError(text, context);
     case FailureKind::protocol:
       throw ProtocolError(text, context);
+    case FailureKind::refused:
+      context.advice = "Give every task of the job the same secret.";
+      throw AuthError(text, context);
     case FailureKind::died:
       context.advice = "Read that rank's log for the cause.";
       throw PeerError(text, context);

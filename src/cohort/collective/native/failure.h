@@ -8,7 +8,15 @@
 
 namespace cohort::collective {
 
-enum class FailureKind : std::uint32_t { died, left, timed_out, mismatch, aborted, protocol };
+enum class FailureKind : std::uint32_t {
+  died,
+  left,
+  timed_out,
+  mismatch,
+  aborted,
+  protocol,
+  refused
+};
 
 // Why a group is broken. The first one counts; every rank throws it, then and later.
 struct Failure {
@@ -17,7 +25,7 @@ struct Failure {
   std::string text;  // one sentence that names the culprit
   std::string during;
 
-  // PeerError, TimeoutError, MismatchError or ProtocolError, as the kind says.
+  // PeerError, TimeoutError, MismatchError, ProtocolError or AuthError, as the kind says.
   [[noreturn]] void raise() const;
 };
 

@@ -6,10 +6,15 @@
 #include "cohort/collective/native/host_reduce.h"
 #include "cohort/collective/native/leader_exchange.h"
 #include "cohort/collective/native/small_all_reduce.h"
+#include "cohort/collective/native/spread_failure.h"
 
 namespace cohort::collective {
 
 namespace {
+
+// Only a host's leader knows which host it waits for, so at a deadline it has the first word: the
+// other ranks of its host would blame the leader itself.
+constexpr auto kLeaderFirst = std::chrono::milliseconds(250);
 
 // Leaders swap descriptions; returns the first disagreement that this one sees.
 std::string compare_between_hosts(const Hosts& hosts, const CallRecord& own,
@@ -38,6 +43,26 @@ void agree_everywhere(const Hosts& hosts, const Call& call, Deadline deadline) {
   raise_mismatch(hosts, call, mismatch);
 }
 
+void execute(const Hosts& hosts, const Call& call, Deadline deadline) {
+  if (call.kind == CallKind::all_reduce) {
+    const auto algorithm =
+        hosts.tuning.all_reduce(hosts.placement.hosts(), call.count * size_of(call.dtype));
+    if (algorithm != HostAllReduce::reduce_scatter)
+      return small_all_reduce(hosts, call, algorithm, deadline);
+  }
+  agree_everywhere(hosts, call, deadline);
+  switch (call.kind) {
+    case CallKind::all_reduce:
+    case CallKind::reduce:
+    case CallKind::reduce_scatter:
+      return host_reduce(hosts, call, deadline);
+    case CallKind::broadcast:
+      return host_broadcast(hosts, call, deadline);
+    default:
+      return host_move(hosts, call, deadline);
+  }
+}
+
 }  // namespace
 
 void raise_mismatch(const Hosts& hosts, const Call& call, const std::string& text) {
@@ -50,43 +75,11 @@ void raise_mismatch(const Hosts& hosts, const Call& call, const std::string& tex
 }
 
 void hierarchical_execute(const Hosts& hosts, const Call& call, Deadline deadline) {
-  // The other hosts know before this rank's caller does.
-  const auto broke = [&](Failure failure) {
-    failure = hosts.board.fail(std::move(failure));
-    hosts.remote.abort({static_cast<std::uint32_t>(failure.kind), failure.culprit, failure.text});
-    failure.raise();
-  };
-  const auto broke_by = [&](FailureKind kind, const Error& error) {
-    broke({kind, -1, error.message(), describe(call)});
-  };
-  try {
-    if (call.kind == CallKind::all_reduce) {
-      const auto algorithm =
-          hosts.tuning.all_reduce(hosts.placement.hosts(), call.count * size_of(call.dtype));
-      if (algorithm != HostAllReduce::reduce_scatter)
-        return small_all_reduce(hosts, call, algorithm, deadline);
-    }
-    agree_everywhere(hosts, call, deadline);
-    switch (call.kind) {
-      case CallKind::all_reduce:
-      case CallKind::reduce:
-      case CallKind::reduce_scatter:
-        return host_reduce(hosts, call, deadline);
-      case CallKind::broadcast:
-        return host_broadcast(hosts, call, deadline);
-      default:
-        return host_move(hosts, call, deadline);
-    }
-  } catch (const PeerError& error) {
-    if (const auto notice = hosts.remote.aborted())
-      broke(
-          {static_cast<FailureKind>(notice->kind), notice->culprit, notice->text, describe(call)});
-    broke_by(FailureKind::aborted, error);
-  } catch (const TimeoutError& error) {
-    broke_by(FailureKind::timed_out, error);
-  } catch (const ProtocolError& error) {
-    broke_by(FailureKind::protocol, error);
-  }
+  if (!hosts.is_leader() && !deadline.is_never())
+    deadline = Deadline::at(deadline.when() + kLeaderFirst);
+  or_spread_failure(
+      hosts.board, hosts.remote, [&] { return describe(call); },
+      [&] { execute(hosts, call, deadline); });
 }
 
 }  // namespace cohort::collective

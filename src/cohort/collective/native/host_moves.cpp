@@ -5,6 +5,8 @@
 
 #include "cohort/collective/kernels.h"
 #include "cohort/collective/native/local.h"
+#include "cohort/collective/native/spread_failure.h"
+#include "cohort/collective/native/spread_failure.h"
 
 namespace cohort::collective {
 
@@ -27,10 +29,16 @@ void Messages::wait(Deadline deadline) {
 
 void run_local(const Hosts& hosts, const Call& step, Deadline deadline) {
   Board& board = hosts.board;
-  const Agreement agreement =
-      agree(board, step, exposure_of(step, board.index(), board.size()), true, deadline);
-  COHORT_CHECK(agreement.mismatch.empty(), "{}", agreement.mismatch);
-  local_execute(board, agreement, step, deadline);
+  // Here, as the caller has messages to other hosts under way: they hear the cause before those are
+  // given up.
+  or_spread_failure(
+      board, hosts.remote, [&] { return describe(step); },
+      [&] {
+        const Agreement agreement =
+            agree(board, step, exposure_of(step, board.index(), board.size()), true, deadline);
+        COHORT_CHECK(agreement.mismatch.empty(), "{}", agreement.mismatch);
+        local_execute(board, agreement, step, deadline);
+      });
 }
 
 namespace {
@@ -214,6 +222,31 @@ class Mover {
   Messages messages_;
 };
 
+// Every rank gets everybody's counts, so that all of them see the same difference.
+void compare_counts(const Hosts& hosts, const Call& call, Deadline deadline) {
+  const std::size_t n = hosts.placement.peers.size();
+  std::vector<std::uint64_t> own(call.send_counts.begin(), call.send_counts.end());
+  own.insert(own.end(), call.receive_counts.begin(), call.receive_counts.end());
+  std::vector<std::uint64_t> all(2 * n * n);
+  Call gather;
+  gather.kind = CallKind::all_gather;
+  gather.dtype = DataType::i64;
+  gather.count = 2 * n;
+  gather.in = own.data();
+  gather.out = all.data();
+  gather.sequence = call.sequence;
+  Mover(hosts, gather, deadline).all_gather(std::vector<std::size_t>(n, 2 * n));
+  for (std::size_t from = 0; from < n; ++from)
+    for (std::size_t to = 0; to < n; ++to) {
+      const std::uint64_t sent = all[2 * n * from + to];
+      const std::uint64_t expected = all[2 * n * to + n + from];
+      if (sent != expected)
+        raise_mismatch(hosts, call,
+                       describe_counts(call, hosts.placement.peers[from], sent,
+                                       hosts.placement.peers[to], expected));
+    }
+}
+
 }  // namespace
 
 void host_move(const Hosts& hosts, const Call& call, Deadline deadline) {
@@ -231,6 +264,7 @@ void host_move(const Hosts& hosts, const Call& call, Deadline deadline) {
     case CallKind::all_to_all:
       return mover.all_to_all(equal, equal);
     case CallKind::all_to_all_v:
+      compare_counts(hosts, call, deadline);
       return mover.all_to_all(call.send_counts, call.receive_counts);
     default:
       return;

@@ -1,19 +1,25 @@
 #include "cohort/collective/native/host_reduce.h"
 
+#include <algorithm>
+
 #include "cohort/collective/kernels.h"
 #include "cohort/collective/native/exchange.h"
 #include "cohort/collective/native/host_moves.h"
+#include "cohort/collective/native/host_rounds.h"
 #include "cohort/collective/native/partials.h"
 #include "cohort/collective/native/slices.h"
+#include "cohort/collective/native/spread_failure.h"
 #include "cohort/collective/reduce_tree.h"
 
 namespace cohort::collective {
 
 namespace {
 
-constexpr std::size_t kChunkBytes = 4 << 20;
+// How many rounds after its start a round is reduced, and finished: so many are on their way.
+constexpr std::size_t kReduceAfter = 2;
+constexpr std::size_t kFinishAfter = 4;
 
-// Memory that the members of this host can reach, for the leader's results.
+// Memory that the members of this host can reach, for what the leader has of a round.
 class SharedMemory {
  public:
   SharedMemory(transport::Arena& arena, std::size_t bytes)
@@ -30,10 +36,30 @@ class SharedMemory {
   std::byte* data_;
 };
 
-// One reduction of `count` elements to all ranks or to one, chunk by chunk:
-//   1. the members of each host reduce the host's maximal subtrees into the leader's memory;
-//   2. the leaders swap slices of those, each finishes its own slice and sends the result around;
-//   3. the members copy the result from their leader.
+// A round under way. Memory and messages are the leader's.
+struct Flight {
+  Flight(const Hosts& hosts, std::size_t partial_bytes, std::size_t result_bytes,
+         std::size_t received_bytes)
+      : partials(hosts.board.domain().arena(), partial_bytes),
+        result(hosts.board.domain().arena(), result_bytes),
+        received(std::make_unique_for_overwrite<std::byte[]>(received_bytes)),
+        contributions(hosts),
+        results(hosts),
+        sends(hosts) {}
+
+  HostRound round;
+  SharedMemory partials;  // this host's nodes, one after the other; one member: its input is that
+  SharedMemory result;    // unless it goes straight to the output
+  std::unique_ptr<std::byte[]> received;  // other hosts' nodes of this host's blocks
+  Messages contributions, results, sends;
+};
+
+// The steps of a round, which several rounds are in at a time (docs/algorithms.md):
+//   begin   the members of each host reduce the host's maximal subtrees into the leader's memory;
+//           the leaders send each other what they have of their blocks.
+//   reduce  each leader evaluates the rest of the tree on its blocks, and sends the result around.
+//   finish  the members copy the result from their leader.
+// Every leader posts the messages of a round, and of its rounds, in the same order.
 class HostReduce {
  public:
   HostReduce(const Hosts& hosts, const Call& call, Deadline deadline)
@@ -43,41 +69,152 @@ class HostReduce {
         size_(static_cast<int>(hosts.placement.peers.size())),
         members_(hosts.board.size()),
         element_(size_of(call.dtype)),
-        chunk_(std::min(kChunkBytes / element_, std::max<std::size_t>(call.count, 1))),
-        reduction_{call.dtype, call.op, size_, call.pre_scale, call.post_scale} {
-    for (int host = 0; host < hosts.placement.hosts(); ++host) {
-      const std::vector<int> ranks = hosts.placement.ranks_on(host);
-      nodes_.push_back(maximal_subtrees(size_, ranks));
-      for (const Subtree& node : nodes_.back()) inputs_.push_back({node, node.count > 1});
-    }
-    const bool shares = hosts.is_leader() && members_ > 1;
-    std::size_t partial_bytes = 0, received_bytes = 0;
-    for (std::size_t host = 0; host < nodes_.size(); ++host)
-      for (const Subtree& node : nodes_[host])
-        (static_cast<int>(host) == hosts.host() ? partial_bytes : received_bytes) +=
-            chunk_ * bytes_of(node);
-    partials_ = std::make_unique<SharedMemory>(arena(), shares ? partial_bytes : 0);
-    result_ = std::make_unique<SharedMemory>(arena(), hosts.is_leader() ? chunk_ * element_ : 0);
-    if (hosts.is_leader()) received_.resize(received_bytes);
+        in_(static_cast<const std::byte*>(call.in)),
+        out_(static_cast<std::byte*>(call.out)),
+        reduction_{call.dtype, call.op, size_, call.pre_scale, call.post_scale},
+        rounds_(call, hosts.placement),
+        nodes_(nodes_by_host()),
+        reducer_(reduction_, {0, size_}, inputs(), false) {
+    const bool is_leader = hosts.is_leader();
+    const std::size_t most = rounds_.most_elements();
+    std::size_t own_bytes = bytes_of(nodes_[hosts.host()], reduction_), other_bytes = 0;
+    for (int host = 0; host < hosts.placement.hosts(); ++host)
+      if (host != hosts.host()) other_bytes += bytes_of(nodes_[host], reduction_);
+    const bool straight = members_ == 1 && receives();
+    for (std::size_t i = 0; i < std::min(rounds_.count(), kFinishAfter + 1); ++i)
+      flights_.push_back(std::make_unique<Flight>(
+          hosts, is_leader && members_ > 1 ? most * own_bytes : 0,
+          is_leader && !straight ? most * element_ : 0, is_leader ? most * other_bytes : 0));
   }
 
-  // `root` -1: every rank gets the result.
-  void run(const std::byte* in, std::byte* out, int root) {
-    for (std::size_t from = 0; from < call_.count; from += chunk_) {
-      const std::size_t count = std::min(chunk_, call_.count - from);
-      const std::byte* chunk = in + from * element_;
-      if (members_ > 1) reduce_locally(chunk, count);
-      if (hosts_.is_leader()) exchange_between_leaders(chunk, count, root);
-      const bool receives = root < 0 || root == hosts_.rank;
-      const bool host_receives = root < 0 || hosts_.placement.host_of[root] == hosts_.host();
-      if (host_receives) hand_out(receives ? out + from * element_ : nullptr, count);
+  void run() {
+    const std::size_t rounds = rounds_.count();
+    const auto in_flight = [&](std::size_t k) -> Flight& { return *flights_[k % flights_.size()]; };
+    for (std::size_t k = 0; k < rounds + kFinishAfter; ++k) {
+      if (k < rounds) begin(in_flight(k), k);
+      if (k >= kReduceAfter && k - kReduceAfter < rounds && hosts_.is_leader())
+        reduce(in_flight(k - kReduceAfter));
+      if (k >= kFinishAfter) finish(in_flight(k - kFinishAfter));
     }
   }
 
  private:
-  transport::Arena& arena() const { return hosts_.board.domain().arena(); }
-  const std::vector<Subtree>& own_nodes() const { return nodes_[hosts_.host()]; }
+  bool scatters() const { return call_.kind == CallKind::reduce_scatter; }
+  bool receives() const { return call_.kind != CallKind::reduce || call_.root == hosts_.rank; }
+  // Whether a host gets the results of blocks that others reduce.
+  bool wants_results(int host) const {
+    return call_.kind == CallKind::all_reduce ||
+           (call_.kind == CallKind::reduce && hosts_.placement.host_of[call_.root] == host);
+  }
+
+  std::vector<std::vector<Subtree>> nodes_by_host() const {
+    std::vector<std::vector<Subtree>> nodes;
+    for (int host = 0; host < hosts_.placement.hosts(); ++host)
+      nodes.push_back(maximal_subtrees(size_, hosts_.placement.ranks_on(host)));
+    return nodes;
+  }
+  std::vector<TreeInput> inputs() const {  // all nodes, host by host
+    std::vector<TreeInput> inputs;
+    for (const auto& nodes : nodes_)
+      for (const Subtree& node : nodes) inputs.push_back({node, node.count > 1});
+    return inputs;
+  }
   std::size_t bytes_of(const Subtree& node) const { return collective::bytes_of(node, reduction_); }
+  static std::size_t bytes_of(const std::vector<Subtree>& nodes, const Reduction& reduction) {
+    return collective::bytes_of(nodes, reduction);
+  }
+
+  // Calls visit(where this host's values of a node for a block are, their bytes).
+  template <typename Visit>
+  void for_own_nodes(const Flight& flight, const HostBlock& block, Visit&& visit) const {
+    const std::byte* values = flight.partials.data();
+    for (const Subtree& node : nodes_[hosts_.host()]) {
+      const std::size_t bytes = bytes_of(node);
+      visit(members_ == 1 ? in_ + block.offset * element_ : values + block.at * bytes,
+            block.count * bytes);
+      values += flight.round.elements * bytes;
+    }
+  }
+
+  std::byte* result_of(const Flight& flight, const HostBlock& block) const {
+    if (members_ > 1 || !receives()) return flight.result.data() + block.at * element_;
+    return out_ + (scatters() ? flight.round.from : block.offset) * element_;
+  }
+
+  void begin(Flight& flight, std::size_t index) {
+    flight.round = rounds_.round(index);
+    const HostRound& round = flight.round;
+    if (members_ > 1) {
+      if (scatters())
+        for (const HostBlock& block : round.blocks) reduce_locally(flight, block);
+      else
+        reduce_locally(flight, {hosts_.host(), round.from, round.elements, 0});
+    }
+    if (!hosts_.is_leader()) return;
+    std::byte* received = flight.received.get();
+    for (const HostBlock& block : round.blocks) {
+      if (block.host != hosts_.host()) {
+        for_own_nodes(flight, block, [&](const std::byte* values, std::size_t bytes) {
+          flight.sends.send(hosts_.leader_of(block.host), values, bytes);
+        });
+        continue;
+      }
+      for_other_nodes([&](int host, const Subtree& node) {
+        flight.contributions.receive(hosts_.leader_of(host), received,
+                                     block.count * bytes_of(node));
+        received += block.count * bytes_of(node);
+      });
+    }
+  }
+
+  template <typename Visit>
+  void for_other_nodes(Visit&& visit) const {
+    for (int host = 0; host < hosts_.placement.hosts(); ++host)
+      if (host != hosts_.host())
+        for (const Subtree& node : nodes_[host]) visit(host, node);
+  }
+
+  void reduce(Flight& flight) {
+    flight.contributions.wait(deadline_);
+    const std::byte* received = flight.received.get();
+    for (const HostBlock& block : flight.round.blocks) {
+      if (block.host != hosts_.host()) continue;
+      data_.clear();
+      for (int host = 0; host < hosts_.placement.hosts(); ++host) {
+        if (host == hosts_.host()) {
+          for_own_nodes(flight, block,
+                        [&](const std::byte* values, std::size_t) { data_.push_back(values); });
+          continue;
+        }
+        for (const Subtree& node : nodes_[host]) {
+          data_.push_back(received);
+          received += block.count * bytes_of(node);
+        }
+      }
+      std::byte* result = result_of(flight, block);
+      reducer_.run(data_, {&result, 1}, block.count);
+    }
+    swap_results(flight);
+  }
+
+  void swap_results(Flight& flight) {
+    if (scatters()) return;
+    const HostBlock& own = flight.round.blocks[hosts_.host()];
+    for (const HostBlock& block : flight.round.blocks) {
+      if (block.host == hosts_.host()) continue;
+      const int leader = hosts_.leader_of(block.host);
+      if (wants_results(hosts_.host()))
+        flight.results.receive(leader, result_of(flight, block), block.count * element_);
+      if (wants_results(block.host))
+        flight.sends.send(leader, result_of(flight, own), own.count * element_);
+    }
+  }
+
+  void finish(Flight& flight) {
+    flight.results.wait(deadline_);
+    flight.sends.wait(deadline_);
+    if (members_ > 1 && (scatters() || wants_results(hosts_.host()))) hand_out(flight);
+  }
 
   Call step(CallKind kind, std::size_t count) const {
     Call result;
@@ -88,109 +225,60 @@ class HostReduce {
     return result;
   }
 
-  // Step 1: member i reduces slice i of every node of this host into the leader's partials.
-  void reduce_locally(const std::byte* chunk, std::size_t count) {
+  // Member i reduces slice i of the block for every node of this host into the leader's partials.
+  void reduce_locally(const Flight& flight, const HostBlock& block) {
     Board& board = hosts_.board;
-    const Call call = step(CallKind::reduce_scatter, count);
-    std::size_t out_bytes = 0;
-    for (const Subtree& node : own_nodes()) out_bytes += count * bytes_of(node);
+    const std::size_t elements = flight.round.elements;
+    const std::vector<Subtree>& nodes = nodes_[hosts_.host()];
+    const std::byte* input = in_ + block.offset * element_;
     const Agreement agreement =
-        agree(board, call,
-              {chunk, count * element_, partials_->data(), hosts_.is_leader() ? out_bytes : 0},
+        agree(board, step(CallKind::reduce_scatter, block.count),
+              {input, block.count * element_, flight.partials.data(),
+               hosts_.is_leader() ? elements * bytes_of(nodes, reduction_) : 0},
               false, deadline_);
-    std::byte* target = arena().resolve(board.slot(0, agreement.sequence).record.out);
+    std::byte* target =
+        board.domain().arena().resolve(board.slot(0, agreement.sequence).record.out);
     const std::vector<int> ranks = hosts_.placement.ranks_on(hosts_.host());
-    const Range slice = slice_of(count, element_, board.index(), members_);
+    const Range slice = slice_of(block.count, element_, board.index(), members_);
     const ExchangePlan plan{members_, [&](int, int piece) -> Extent {
-                              const Range part = slice_of(count, element_, piece, members_);
+                              const Range part = slice_of(block.count, element_, piece, members_);
                               return {part.from * element_, part.count * element_};
                             }};
     exchange(
-        board, agreement, chunk, plan,
+        board, agreement, input, plan,
         [&](std::size_t offset, std::span<const Chunk> chunks) {
-          const std::size_t at = slice.from + offset / element_;
+          const std::size_t at = block.at + slice.from + offset / element_;
           std::byte* to = target;
-          for (const Subtree& node : own_nodes()) {
+          for (const Subtree& node : nodes) {
             reduce_node(reduction_, node, ranks, chunks, to + at * bytes_of(node));
-            to += count * bytes_of(node);
+            to += elements * bytes_of(node);
           }
         },
         deadline_);
     run_local(hosts_, step(CallKind::barrier, 0), deadline_);
   }
 
-  // Step 2. Bytes that a leader sends: its nodes of the other hosts' slices, then its result to
-  // each other leader that wants it.
-  void exchange_between_leaders(const std::byte* chunk, std::size_t count, int root) {
-    const int hosts = hosts_.placement.hosts();
-    const Range own = slice_of(count, element_, hosts_.host(), hosts);
-    std::vector<const std::byte*> data;
-    std::byte* received = received_.data();
-    Messages contributions(hosts_);
-    for (int host = 0; host < hosts; ++host) {
-      const Range slice = slice_of(count, element_, host, hosts);
-      if (host == hosts_.host()) {
-        for_own_nodes(chunk, count, [&](const std::byte* node, std::size_t bytes) {
-          data.push_back(node + own.from * bytes);
-        });
-        continue;
-      }
-      const int leader = hosts_.leader_of(host);
-      for (const Subtree& node : nodes_[host]) {
-        contributions.receive(leader, received, own.count * bytes_of(node));
-        data.push_back(received);
-        received += own.count * bytes_of(node);
-      }
-      for_own_nodes(chunk, count, [&](const std::byte* node, std::size_t bytes) {
-        contributions.send(leader, node + slice.from * bytes, slice.count * bytes);
-      });
-    }
-    contributions.wait(deadline_);
-
-    std::byte* result = result_->data() + own.from * element_;
-    TreeReducer(reduction_, {0, size_}, inputs_, false).run(data, {&result, 1}, own.count);
-
-    Messages results(hosts_);
-    for (int host = 0; host < hosts; ++host) {
-      if (host == hosts_.host()) continue;
-      const Range slice = slice_of(count, element_, host, hosts);
-      const int root_host = root < 0 ? -1 : hosts_.placement.host_of[root];
-      if (root < 0 || root_host == hosts_.host())
-        results.receive(hosts_.leader_of(host), result_->data() + slice.from * element_,
-                        slice.count * element_);
-      if (root < 0 || root_host == host)
-        results.send(hosts_.leader_of(host), result, own.count * element_);
-    }
-    results.wait(deadline_);
-  }
-
-  template <typename Visit>
-  void for_own_nodes(const std::byte* chunk, std::size_t count, Visit&& visit) const {
-    const std::byte* node_data = members_ > 1 ? partials_->data() : chunk;
-    for (const Subtree& node : own_nodes()) {
-      visit(node_data, bytes_of(node));
-      node_data += count * bytes_of(node);
-    }
-  }
-
-  // Step 3; `out` null: this rank only takes part.
-  void hand_out(std::byte* out, std::size_t count) {
-    const std::size_t bytes = count * element_;
-    if (members_ == 1) {
-      if (out != nullptr) copy_bytes(out, result_->data(), bytes);
-      return;
-    }
+  // Every member that gets a result copies its part of it from the leader's memory.
+  void hand_out(const Flight& flight) {
     Board& board = hosts_.board;
+    const HostRound& round = flight.round;
     const Agreement agreement =
-        agree(board, step(CallKind::broadcast, count),
-              {result_->data(), hosts_.is_leader() ? bytes : 0}, false, deadline_);
-    const ExchangePlan plan{1, [&](int source, int) -> Extent {
-                              return {0, source == 0 ? bytes : 0};
+        agree(board, step(CallKind::broadcast, round.elements),
+              {flight.result.data(), hosts_.is_leader() ? round.elements * element_ : 0}, false,
+              deadline_);
+    const std::vector<int> ranks = hosts_.placement.ranks_on(hosts_.host());
+    const ExchangePlan plan{scatters() ? members_ : 1, [&](int source, int piece) -> Extent {
+                              if (source != 0) return {};
+                              if (!scatters()) return {0, round.elements * element_};
+                              const HostBlock& block =
+                                  round.blocks[static_cast<std::size_t>(ranks[piece])];
+                              return {block.at * element_, block.count * element_};
                             }};
     exchange(
-        board, agreement, result_->data(), plan,
+        board, agreement, flight.result.data(), plan,
         [&](std::size_t offset, std::span<const Chunk> chunks) {
-          if (out != nullptr) copy_bytes(out + offset, chunks[0].data, chunks[0].bytes);
+          if (receives())
+            copy_bytes(out_ + round.from * element_ + offset, chunks[0].data, chunks[0].bytes);
         },
         deadline_);
   }
@@ -201,27 +289,23 @@ class HostReduce {
   int size_;
   int members_;  // of this host
   std::size_t element_;
-  std::size_t chunk_;  // elements
+  const std::byte* in_;
+  std::byte* out_;
   Reduction reduction_;
+  HostRounds rounds_;
   std::vector<std::vector<Subtree>> nodes_;  // by host
-  std::vector<TreeInput> inputs_;            // all nodes, host by host
-  std::unique_ptr<SharedMemory> partials_;   // the leader's: its nodes, one after the other
-  std::unique_ptr<SharedMemory> result_;     // the leader's: one chunk
-  std::vector<std::byte> received_;          // the leader's: other hosts' nodes of its slice
+  TreeReducer reducer_;
+  std::vector<std::unique_ptr<Flight>> flights_;
+  std::vector<const std::byte*> data_;  // the inputs of one reduction
 };
 
 }  // namespace
 
 void host_reduce(const Hosts& hosts, const Call& call, Deadline deadline) {
-  const auto* in = static_cast<const std::byte*>(call.in);
-  auto* out = static_cast<std::byte*>(call.out);
   HostReduce reduce(hosts, call, deadline);
-  if (call.kind == CallKind::all_reduce) return reduce.run(in, out, -1);
-  if (call.kind == CallKind::reduce) return reduce.run(in, out, call.root);
-  // reduce_scatter: one reduction to each rank in turn.
-  const std::size_t run = call.count * size_of(call.dtype);
-  for (int rank = 0; rank < static_cast<int>(hosts.placement.peers.size()); ++rank)
-    reduce.run(in + run * static_cast<std::size_t>(rank), out, rank);
+  // The other hosts hear of a failure before the messages under way are given up: its cause first.
+  or_spread_failure(
+      hosts.board, hosts.remote, [&] { return describe(call); }, [&] { reduce.run(); });
 }
 
 }  // namespace cohort::collective

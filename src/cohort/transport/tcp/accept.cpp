@@ -94,7 +94,10 @@ void Engine::say_goodbye(const Goodbye& goodbye) {
     ::poll(waiting.data(), waiting.size(), limit.poll_timeout_ms());
     for (Stream* stream : streams) stream->note_events(EPOLLOUT);
   }
-  for (Stream* stream : streams) stream->finish();
+  // A peer that was not told reads the end when the engine goes: it then looks into the rendezvous,
+  // where the reason must be by that time.
+  for (std::size_t i = 0; i < streams.size(); ++i)
+    if (told[i]) streams[i]->finish();
 }
 
 }  // namespace cohort::transport::tcp

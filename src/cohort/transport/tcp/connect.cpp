@@ -14,6 +14,7 @@
 #include "cohort/base/text.h"
 #include "cohort/transport/host.h"
 #include "cohort/transport/tcp/engine.h"
+#include "cohort/transport/tcp/loopback.h"
 
 namespace cohort::transport::tcp {
 
@@ -26,6 +27,9 @@ constexpr std::uint64_t kProbeId = ~std::uint64_t{0};
 // not connected is looked up again: it may have aborted.
 constexpr auto kLookUpSlice = std::chrono::milliseconds(20);
 constexpr auto kLookUpPeriod = std::chrono::milliseconds(100);
+// How long the rendezvous may take to say whether a peer whose connection failed had aborted. The
+// answer is there already, so only a rendezvous that is gone or overloaded takes that long.
+constexpr auto kLastLookLimit = std::chrono::milliseconds(1000);
 // The notice of an abort is left behind within this time, or not at all.
 constexpr auto kPublishEndLimit = std::chrono::milliseconds(500);
 
@@ -51,6 +55,7 @@ UniqueFd begin_connect(const SocketAddress& address) {
   if (!socket) throw SystemError("make a socket", errno);
   const int on = 1;
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  avoid_pacing(socket.get(), address);
   if (::connect(socket.get(), address.get(), address.size) != 0 && errno != EINPROGRESS)
     throw PeerError(fmt::format("its address {} does not answer: {}",
                                 address.endpoint().to_string(), std::strerror(errno)));
@@ -82,6 +87,7 @@ Engine::Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadl
   wakeup_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wakeup_) throw SystemError("make an event queue", errno);
   listener_ = listen_on(Endpoint::tcp(options_.bind_host, 0));
+  avoid_pacing_of_accepted(listener_.get());
   for (const auto& [fd, id] :
        {std::pair(listener_.get(), kListenerId), std::pair(wakeup_.get(), kWakeupId)}) {
     epoll_event event{};
@@ -113,7 +119,7 @@ void Engine::publish_end(const AbortNotice& notice) {
                    Deadline::after(kPublishEndLimit));
 }
 
-Engine::Address Engine::look_up(int peer, Deadline deadline) {
+Engine::Address Engine::look_up(int peer, bool only_end, Deadline deadline) {
   const auto words = split(rendezvous_->get(address_key(options_.id, peer), deadline), ' ');
   const auto rest = [&] { return join({words.begin() + 3, words.end()}, " "); };
   if (words.size() >= 4 && words[0] == "end")
@@ -121,6 +127,7 @@ Engine::Address Engine::look_up(int peer, Deadline deadline) {
             {},
             AbortNotice{static_cast<std::uint32_t>(parse_unsigned(words[1]).value_or(0)),
                         static_cast<int>(parse_unsigned(words[2]).value_or(-1)), rest()}};
+  if (only_end) return {};  // a name server may be out of reach, too
   const auto port = words.size() >= 4 ? parse_unsigned(words[0]) : std::nullopt;
   if (!port || *port == 0 || *port > 65535)
     throw ProtocolError("it published something else than an address",
@@ -140,8 +147,8 @@ Engine::TimePoint Engine::open_links(Lock& lock, Deadline deadline) {
   TimePoint next = TimePoint::max();
   // Entries are never removed, so that this walk survives the look-ups, which are not locked.
   for (auto& [key, entry] : entries_) {
-    if (entry.link->is_open() || !entry.link->wanted()) continue;
     Dial& dial = entry.dial;
+    if (!dial.failure && (entry.link->is_open() || !entry.link->wanted())) continue;
     if ((dial.failure || Deadline::Clock::now() >= dial.next_look) &&
         !refresh(lock, entry, deadline))
       return next;
@@ -152,15 +159,18 @@ Engine::TimePoint Engine::open_links(Lock& lock, Deadline deadline) {
   return next;
 }
 
-// Looks the peer up, again perhaps. False when the engine is broken.
+// Looks the peer up, again perhaps; the engine breaks where it ended or failed. False then.
 bool Engine::refresh(Lock& lock, Entry& entry, Deadline deadline) {
   const Link& link = *entry.link;
-  const TimePoint soon = Deadline::Clock::now() + kLookUpSlice;
+  const bool failed = entry.dial.failure.has_value();
+  const bool has_address = !entry.dial.addresses.empty();
+  const TimePoint soon = Deadline::Clock::now() + (failed ? kLastLookLimit : kLookUpSlice);
   Address found;
   std::optional<Breakage> failure;
   lock.unlock();
   try {
-    found = look_up(link.peer(), Deadline::at(std::min(deadline.when(), soon)));
+    found =
+        look_up(link.peer(), failed || has_address, Deadline::at(std::min(deadline.when(), soon)));
   } catch (const TimeoutError&) {
   } catch (const Error& error) {
     failure = {Breakage::Kind::peer, link.peer(),
@@ -173,12 +183,12 @@ bool Engine::refresh(Lock& lock, Entry& entry, Deadline deadline) {
   else if (entry.dial.failure)
     failure = entry.dial.failure;
   if (failure) fail(std::move(*failure));
-  if (found.sockets.empty() || broken_) return !broken_;
-  entry.dial.next_look = Deadline::Clock::now() + kLookUpPeriod;
-  if (entry.dial.addresses.empty()) {
+  if (broken_) return false;
+  if (!found.sockets.empty()) {
     entry.dial.addresses = std::move(found.sockets);
     entry.link->set_peer_name(found.name);
   }
+  if (!entry.dial.addresses.empty()) entry.dial.next_look = Deadline::Clock::now() + kLookUpPeriod;
   return true;
 }
 

@@ -54,6 +54,7 @@ MessagePointer Engine::post(bool is_send, int peer, Lane lane, std::byte* memory
     if (polling_) wake();  // the connection is the poller's business
   } else if (is_send) {
     pump(target);  // a small message is on its way before the caller waits
+    if (polling_ && target.dial.failure) wake();
   }
   return message;
 }
@@ -126,6 +127,7 @@ void Engine::run_round(Lock& lock, Deadline deadline) {
 }
 
 bool Engine::pump(Entry& entry) {
+  if (entry.dial.failure) return false;
   try {
     const bool moved = entry.link->pump();
     const auto& goodbye = entry.link->goodbye();
@@ -138,6 +140,13 @@ bool Engine::pump(Entry& entry) {
     if (goodbye && goodbye->kind == Goodbye::Kind::protocol)
       fail({Breakage::Kind::protocol, entry.link->peer(), goodbye->notice.text, {}});
     return moved;
+  } catch (const PeerError& error) {
+    // A peer that aborted before it had taken this connection in could not say so here.
+    if (entry.link->goodbye())
+      fail_with(*entry.link, error);
+    else
+      entry.dial.failure = breakage_of(*entry.link, error);
+    return true;  // open_links() asks the rendezvous
   } catch (const Error& error) {
     fail_with(*entry.link, error);
     return false;

@@ -50,13 +50,14 @@ class Engine {
  private:
   using Lock = std::unique_lock<std::mutex>;
   using TimePoint = Deadline::Clock::time_point;
-  // How a link that is not open yet comes about. The rank that dials is the higher one.
+  // How a link comes about, and what to make of its end. The rank that dials is the higher one.
   struct Dial {
     std::vector<SocketAddress> addresses;  // empty until it is dialled
     std::size_t next_address = 0;
     std::vector<std::unique_ptr<Stream>> streams;  // until all are proven
-    std::optional<Breakage> failure;               // of the last address
-    TimePoint next_look;                           // into the rendezvous
+    // Of the last address, or of the open link: final, unless the rendezvous knows why.
+    std::optional<Breakage> failure;
+    TimePoint next_look;  // into the rendezvous
     // The lower rank's: a connection that says nothing. It ends when the peer does.
     UniqueFd probe;
   };
@@ -78,7 +79,7 @@ class Engine {
     std::string name;
     std::optional<AbortNotice> end;  // it is there no more
   };
-  Address look_up(int peer, Deadline deadline);
+  Address look_up(int peer, bool only_end, Deadline deadline);
   TimePoint open_links(Lock& lock, Deadline deadline);  // when to call it again at the latest
   bool refresh(Lock& lock, Entry& entry, Deadline deadline);
   void go_on(Entry& entry);
@@ -116,7 +117,6 @@ class Engine {
   std::condition_variable changed_;
   bool polling_ = false;
   std::map<Key, Entry> entries_;
-  // of peers, once known
   std::list<std::unique_ptr<Stream>> incoming_;         // accepted, not proven yet
   std::unordered_map<std::uint64_t, Stream*> watched_;  // by the id that epoll reports
   std::uint64_t next_watch_ = 2;

@@ -1,0 +1,101 @@
+"""One worker of train_bench.py: what worker.cpp does, with PyTorch's DistributedDataParallel on gloo.
+
+    ddp_worker.py MODEL BATCH WARMUP STEPS
+"""
+
+import json
+import math
+import resource
+import sys
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Block(nn.Module):
+    def __init__(self, inside, out):
+        super().__init__()
+        self.stride = 1 if inside == out else 2
+        self.extra = out - inside
+        self.conv1 = nn.Conv2d(inside, out, 3, stride=self.stride, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(out)
+        self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(out)
+
+    def forward(self, x):
+        y = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
+        if self.extra:
+            x = F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, self.extra))
+        return F.relu(y + x)
+
+
+class ResNet20(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(16)
+        widths = [16] * 4 + [32] * 3 + [64] * 3
+        self.blocks = nn.Sequential(*(Block(a, b) for a, b in zip(widths, widths[1:])))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.head(self.blocks(F.relu(self.norm(self.stem(x)))).mean((2, 3)))
+
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(784, 4096), nn.Linear(4096, 4096)
+        self.third = nn.Linear(4096, 10)
+
+    def forward(self, x):
+        return self.third(F.relu(self.second(F.relu(self.first(x)))))
+
+
+CASES = {"resnet20": (ResNet20, (3, 32, 32)), "mlp": (Mlp, (784,))}
+
+
+@torch.no_grad()
+def initialise(model):
+    k = 0
+    for parameter in model.parameters():
+        if parameter.dim() >= 2:
+            k += 1
+            fan_in = parameter.numel() / parameter.shape[0]
+            index = torch.arange(parameter.numel(), dtype=torch.float64)
+            parameter.copy_((torch.sin(index * 0.37 + k) * math.sqrt(2 / fan_in)).view(parameter.shape))
+
+
+def main():
+    name, batch, warmup, steps = sys.argv[1], *map(int, sys.argv[2:5])
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo")
+    rank = torch.distributed.get_rank()
+    kind, shape = CASES[name]
+    model = kind()
+    initialise(model)
+    parallel = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    each = math.prod(shape)
+    index = torch.arange(rank * batch * each, (rank + 1) * batch * each, dtype=torch.float64)
+    data = torch.sin(index * 0.01).float().view(batch, *shape)
+    target = torch.arange(rank * batch, (rank + 1) * batch) % 10
+    torch.distributed.barrier()
+    for i in range(warmup + steps):
+        if i == warmup:
+            begin = time.monotonic()
+        optimizer.zero_grad()
+        loss = F.cross_entropy(parallel(data), target)
+        loss.backward()
+        optimizer.step()
+        value = loss.item()
+    seconds = time.monotonic() - begin
+    print("measured", json.dumps({
+        "rank": rank, "samples_per_second": batch * steps / seconds, "loss": value,
+        "peak_kib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss}), flush=True)
+    torch.distributed.destroy_process_group()
+
+
+main()

@@ -1,0 +1,85 @@
+#include "train_flags.h"
+
+#include <filesystem>
+
+namespace examples {
+
+void TrainFlags::declare(CLI::App& app) {
+  app.add_option("--data_dir", data_dir, "folder with the data set (scripts/get-data makes one)");
+  app.add_option(
+      "--model_dir", model_dir,
+      "where checkpoints, TensorBoard files and logs go; default: the job's output folder");
+  app.add_option("--batch_size", batch_size, "samples a step, over all workers")
+      ->capture_default_str();
+  app.add_option("--train_epochs", train_epochs, "passes over the data")->capture_default_str();
+  app.add_option("--max_steps", max_steps, "stop after so many steps; 0: no limit")
+      ->capture_default_str();
+  app.add_option("--learning_rate", learning_rate, "of the optimizer")->capture_default_str();
+  app.add_option("--seed", seed, "of weights, shuffling, dropout, augmentation")
+      ->capture_default_str();
+  app.add_option("--virtual_shards", virtual_shards,
+                 "parts of a batch: give a number, and the weights do not depend on the number of "
+                 "workers; 0: one a replica")
+      ->capture_default_str();
+  app.add_option("--deterministic", deterministic, "the same bits every time")
+      ->capture_default_str();
+  app.add_option("--accumulate", accumulate, "micro-batches a shard")->capture_default_str();
+  app.add_option("--clip_norm", clip_norm, "greatest norm of the gradient; 0: any")
+      ->capture_default_str();
+  app.add_option("--precision", precision, "f32, bf16 or f16")->capture_default_str();
+  app.add_option("--compression", compression, "of gradients on the wire: none, f16 or bf16")
+      ->capture_default_str();
+  app.add_flag("--resume", resume, "go on from the newest checkpoint of --model_dir");
+  app.add_flag("--trace", trace, "write a Perfetto trace of steps, buckets and collectives");
+  app.add_flag("--fast_dev_run", fast_dev_run,
+               "one step and one batch of validation: does it work?");
+  app.footer(cohort::parallel::strategy_flags_text());
+}
+
+bool TrainFlags::parse(CLI::App& app, const cohort::Context& context) {
+  std::vector<std::string> arguments(context.arguments().rbegin(), context.arguments().rend());
+  try {
+    app.parse(arguments);  // wants them last first
+  } catch (const CLI::CallForHelp&) {
+    std::puts(app.help().c_str());
+    return false;
+  } catch (const CLI::ParseError& error) {
+    throw cohort::InvalidInput(error.what(), {.advice = "See --help."});
+  }
+  return true;
+}
+
+cohort::TrainerOptions TrainFlags::trainer_options() const {
+  return {.batch_size = batch_size,
+          .virtual_shards = virtual_shards,
+          .seed = seed,
+          .deterministic = deterministic,
+          .accumulate = accumulate,
+          .clip_norm = clip_norm,
+          .precision = cohort::parse_precision(precision),
+          .compression = cohort::parse_compression(compression),
+          .metrics = {cohort::accuracy()}};
+}
+
+cohort::FitOptions TrainFlags::fit_options(const cohort::Context& context) const {
+  cohort::FitOptions options{
+      .epochs = train_epochs, .max_steps = max_steps, .fast_dev_run = fast_dev_run};
+  std::filesystem::path folder = model_dir.empty() ? context.output() : model_dir;
+  if (folder.empty()) {
+    if (resume || trace)
+      throw cohort::InvalidInput("--resume and --trace need a folder",
+                                 {.advice = "Give --model_dir."});
+    return options;
+  }
+  options.callbacks = {
+      std::make_shared<cohort::ModelCheckpoint>(folder / "checkpoints"),
+      std::make_shared<cohort::TensorBoard>(folder / "tensorboard"),
+      std::make_shared<cohort::CsvLog>(folder / "metrics.csv"),
+      std::make_shared<cohort::WorkerLog>(folder / "logs"),
+  };
+  if (trace) options.callbacks.push_back(std::make_shared<cohort::Trace>(folder / "trace"));
+  if (resume) options.resume = folder / "checkpoints";
+  return options;
+}
+
+}  // namespace examples

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cohort/cohort.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+// The flags that the training programs share, and what follows from them.
+namespace examples {
+
+struct TrainFlags {
+  std::string data_dir;
+  std::string model_dir;  // empty: the job's output folder, else nothing is written
+  std::int64_t batch_size = 64;
+  std::int64_t train_epochs = 1;
+  std::int64_t max_steps = 0;
+  double learning_rate = 0.01;
+  std::uint64_t seed = 1;
+  int virtual_shards = 0;
+  bool deterministic = true;
+  bool resume = false;
+  bool fast_dev_run = false;
+  bool trace = false;
+  int accumulate = 1;
+  double clip_norm = 0;
+  std::string precision = "f32";
+  std::string compression = "none";
+
+  // Declares the flags; the values above are their defaults.
+  void declare(CLI::App& app);
+  // Reads the rest of the command line. Returns false when --help was asked for and answered.
+  static bool parse(CLI::App& app, const cohort::Context& context);
+
+  cohort::TrainerOptions trainer_options() const;
+  // Checkpoints, TensorBoard files, CSV and per-worker logs under the model folder.
+  cohort::FitOptions fit_options(const cohort::Context& context) const;
+};
+
+}  // namespace examples

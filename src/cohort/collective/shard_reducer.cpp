@@ -1,0 +1,124 @@
+#include "cohort/collective/shard_reducer.h"
+
+#include <algorithm>
+
+#include "cohort/base/error.h"
+#include "cohort/collective/native/partials.h"
+#include "cohort/collective/native/slices.h"
+
+namespace cohort::collective {
+
+namespace {
+
+constexpr std::size_t kWindow = 1 << 20;  // elements: what staging takes is bounded by it
+
+std::vector<ShardPlan> plans_of(int ranks, int shards) {
+  std::vector<ShardPlan> plans;
+  for (int rank = 0; rank < ranks; ++rank)
+    plans.emplace_back(shards, shards_of(rank, ranks, shards));
+  return plans;
+}
+
+// Whether the tree over shards under `node`, cut at the runs of the ranks first, ..., is the tree
+// over those ranks.
+bool is_tree_of_ranks(std::span<const ShardPlan> ranks, Subtree node) {
+  if (ranks.size() == 1) return ranks[0].nodes() == std::vector<Subtree>{node};
+  const auto left_ranks = static_cast<std::size_t>(left_leaves(static_cast<int>(ranks.size())));
+  const int left = node.count > 1 ? left_leaves(node.count) : 0;
+  if (ranks[left_ranks].nodes().front().first != node.first + left) return false;
+  return is_tree_of_ranks(ranks.first(left_ranks), {node.first, left}) &&
+         is_tree_of_ranks(ranks.subspan(left_ranks), {node.first + left, node.count - left});
+}
+
+void grow(Buffer& buffer, Group& group, std::size_t bytes) {
+  if (buffer.bytes() < bytes) {
+    buffer = Buffer();  // the old one is given back first
+    buffer = group.allocate(bytes);
+  }
+}
+
+}  // namespace
+
+ShardReducer::ShardReducer(Group& group, int shards)
+    : group_(group),
+      plans_(plans_of(group.size(), shards)),
+      same_tree_(is_tree_of_ranks(plans_, {0, shards})) {}
+
+bool ShardReducer::is_direct(DataType dtype) const {
+  if (plan().shards() == group_.size()) return true;
+  return same_tree_ && (dtype == DataType::f32 || dtype == DataType::f64);
+}
+
+void ShardReducer::all_reduce(std::span<std::byte* const> partials, std::byte* result,
+                              std::size_t elements, DataType dtype, double post_scale,
+                              CallOptions options) {
+  if (dtype != DataType::f32 && dtype != DataType::f64 && dtype != DataType::f16 &&
+      dtype != DataType::bf16)
+    throw InvalidInput(fmt::format("shards of {} cannot be summed", to_string(dtype)),
+                       {.advice = "Use f32, f64, f16 or bf16."});
+  COHORT_CHECK(partials.size() == plan().nodes().size(), "{} partials for {} nodes",
+               partials.size(), plan().nodes().size());
+  if (elements == 0) return;
+  if (is_direct(dtype)) {
+    group_.all_reduce(partials[0], result, elements, dtype,
+                      {.post_scale = post_scale, .deadline = options.deadline});
+    return;
+  }
+  const Reduction reduction{dtype, ReduceOp::sum, plan().shards(), 1, post_scale};
+  std::vector<TreeInput> inputs;
+  for (const ShardPlan& rank : plans_)
+    for (const Subtree& node : rank.nodes()) inputs.push_back({node, node.count > 1});
+  const TreeReducer reducer(reduction, {0, plan().shards()}, inputs, false);
+  if (group_.size() == 1) {
+    const std::vector<const std::byte*> own(partials.begin(), partials.end());
+    reducer.run(own, {&result, 1}, elements);
+    return;
+  }
+  exchange(partials, result, elements, reducer, reduction, options);
+}
+
+void ShardReducer::exchange(std::span<std::byte* const> partials, std::byte* result,
+                            std::size_t elements, const TreeReducer& reducer,
+                            const Reduction& reduction, const CallOptions& options) {
+  const std::size_t element = size_of(reduction.dtype);
+  const auto ranks = static_cast<std::size_t>(group_.size());
+  const auto self = static_cast<std::size_t>(group_.rank());
+  const auto& own = plan().nodes();
+  std::vector<std::size_t> send(ranks), receive(ranks), slices(ranks);
+  for (std::size_t from = 0; from < elements; from += kWindow) {
+    const std::size_t window = std::min(kWindow, elements - from);
+    const auto slice = [&](std::size_t rank) {
+      return slice_of(window, element, static_cast<int>(rank), group_.size());
+    };
+    std::size_t receive_bytes = 0;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      slices[rank] = slice(rank).count;
+      send[rank] = slices[rank] * bytes_of(own, reduction);
+      receive[rank] = slice(self).count * bytes_of(plans_[rank].nodes(), reduction);
+      receive_bytes += receive[rank];
+    }
+    grow(sending_, group_, window * bytes_of(own, reduction));
+    grow(receiving_, group_, std::max<std::size_t>(receive_bytes, 1));
+    std::byte* to = sending_.data();
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        const std::size_t bytes = bytes_of(own[i], reduction);
+        copy_bytes(to, partials[i] + (from + slice(rank).from) * bytes, slices[rank] * bytes);
+        to += slices[rank] * bytes;
+      }
+    group_.all_to_all_v(sending_.data(), send, receiving_.data(), receive, DataType::u8, options);
+    std::vector<const std::byte*> inputs;
+    const std::byte* at = receiving_.data();
+    for (const ShardPlan& rank : plans_)
+      for (const Subtree& node : rank.nodes()) {
+        inputs.push_back(at);
+        at += slices[self] * bytes_of(node, reduction);
+      }
+    std::byte* out = result + from * element;
+    std::byte* mine = out + slice(self).from * element;
+    reducer.run(inputs, {&mine, 1}, slices[self]);
+    group_.all_gather_v(nullptr, out, slices, reduction.dtype, options);
+  }
+}
+
+}  // namespace cohort::collective

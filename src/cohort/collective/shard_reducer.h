@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "cohort/collective/group.h"
+#include "cohort/collective/shards.h"
+
+namespace cohort::collective {
+
+// Sums values over all virtual shards of a job, of which each rank holds the partials of its run
+// (ShardPlan::nodes()). The result is the tree over the shards: the same bits for any number of
+// ranks.
+//
+// One call for f32 and f64 (all four types where every rank has one shard), where the runs are
+// nodes of the tree and the ranks are their tree, as with a power of two of shards a rank: one
+// all_reduce, in place. Otherwise, window by window: rank j gets slice j of everybody's partials
+// (all_to_all_v), evaluates the tree, and everybody gets the slices (all_gather_v). A rank with k
+// nodes sends k B (n-1)/n bytes, then B (n-1)/n.
+//
+// Threads: confined to one at a time. `group` must outlive it. Failure: as Group's calls.
+class ShardReducer {
+ public:
+  ShardReducer(Group& group, int shards);
+
+  const ShardPlan& plan() const { return plans_[static_cast<std::size_t>(group_.rank())]; }
+
+  // partials[i] has the `elements` values of plan().nodes()[i]: a single shard's in `dtype`, a
+  // larger node's in its accumulator type (f32 for f16 and bf16). `result` is in `dtype`, and may
+  // be the same memory as one of them that has this type; group memory is fastest. The sum is
+  // multiplied by `post_scale` before it is rounded. Collective. `dtype`: f32, f64, f16, bf16.
+  void all_reduce(std::span<std::byte* const> partials, std::byte* result, std::size_t elements,
+                  DataType dtype, double post_scale = 1, CallOptions options = {});
+
+ private:
+  bool is_direct(DataType dtype) const;
+  void exchange(std::span<std::byte* const> partials, std::byte* result, std::size_t elements,
+                const TreeReducer& reducer, const Reduction& reduction, const CallOptions& options);
+
+  Group& group_;
+  std::vector<ShardPlan> plans_;  // of every rank
+  bool same_tree_;                // the ranks' runs are nodes, and their tree is that of the ranks
+  Buffer sending_;
+  Buffer receiving_;
+};
+
+}  // namespace cohort::collective

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <vector>
+
+#include "cohort/collective/reduce_tree.h"
+#include "cohort/collective/tree.h"
+
+namespace cohort::collective {
+
+// A job's work is cut into virtual shards, whose number does not depend on the number of ranks
+// (docs/algorithms.md, "One order of addition"). Values; immutable once made.
+struct ShardRange {
+  int first = 0;
+  int count = 0;
+};
+
+// The run of `shards` that `rank` of `ranks` owns: contiguous, ascending with the rank, sizes that
+// differ by at most one. Throws InvalidInput when there are fewer shards than ranks.
+ShardRange shards_of(int rank, int ranks, int shards);
+
+// What one rank does with the values of each of its shards as they come, so that it keeps only as
+// many partials as the tree needs: a stack, whose top is combined with the new shard as soon as
+// both belong to one node.
+class ShardPlan {
+ public:
+  struct Step {
+    // What is combined: the top inputs.size() - 1 of the stack, then the shard itself. One input:
+    // the shard stands for itself.
+    std::vector<TreeInput> inputs;
+    Subtree node;    // the result
+    int final = -1;  // its place in nodes(), or -1: it goes back onto the stack
+  };
+
+  ShardPlan(int shards, ShardRange own);
+
+  int shards() const { return shards_; }
+  const std::vector<Step>& steps() const { return steps_; }     // one for each own shard
+  const std::vector<Subtree>& nodes() const { return nodes_; }  // what is left after the last
+
+ private:
+  int shards_;
+  std::vector<Step> steps_;
+  std::vector<Subtree> nodes_;
+};
+
+}  // namespace cohort::collective

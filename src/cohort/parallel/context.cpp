@@ -1,0 +1,100 @@
+#include "cohort/parallel/context.h"
+
+#include <torch/torch.h>
+
+#include "cohort/base/error.h"
+#include "cohort/cluster/scheduler_args.h"
+#include "cohort/parallel/make_strategy.h"
+
+namespace cohort {
+
+struct Context::State {
+  std::vector<std::string> arguments;
+  parallel::StrategySetup setup;
+  std::shared_ptr<parallel::Strategy> strategy;
+
+  collective::World& world() { return *setup.world; }
+};
+
+int Context::rank() const { return role().rank; }
+int Context::size() const { return role().size; }
+int Context::local_rank() const { return role().local_rank; }
+int Context::local_size() const { return role().local_size; }
+bool Context::is_chief() const { return role().is_chief(); }
+const cluster::Role& Context::role() const { return state_->world().session->role(); }
+const std::vector<std::string>& Context::arguments() const { return state_->arguments; }
+const StrategyFlags& Context::flags() const { return state_->setup.flags; }
+std::string Context::output() const { return role().output; }
+bool Context::is_service() const { return !role().is_training(); }
+
+collective::Group& Context::group() const {
+  if (is_service())
+    throw InvalidInput(fmt::format("{} does not train, so it has no group", to_string(role().task)),
+                       {.advice = "Return context.serve() where context.is_service()."});
+  if (!state_->world().group)
+    throw InvalidInput(fmt::format("{} has left its job", to_string(role().task)),
+                       {.advice = "Call leave() after the last collective."});
+  return *state_->world().group;
+}
+
+int Context::serve(Deadline deadline) {
+  if (!is_service())
+    throw InvalidInput(fmt::format("{} trains, so it cannot serve", to_string(role().task)),
+                       {.advice = "Call serve() only where context.is_service()."});
+  if (role().task.type == cluster::TaskType::chief || role().task.type == cluster::TaskType::master)
+    throw InvalidInput(
+        fmt::format("{} is a coordinator beside the workers, which only parameter_server needs, "
+                    "and that strategy is not in this version of Cohort",
+                    to_string(role().task)),
+        {.advice = "Start the job without a coordinator."});
+  state_->world().session->serve_until_done(deadline);
+  state_->world().session->close(deadline);
+  return 0;
+}
+
+std::shared_ptr<parallel::Strategy> Context::strategy() {
+  group();
+  if (!state_->strategy)
+    state_->strategy = parallel::make_strategy(
+        parallel::resolve_strategy(state_->setup.flags, role()), state_->setup);
+  return state_->strategy;
+}
+
+void Context::leave(Deadline deadline) {
+  state_->strategy.reset();
+  state_->world().leave(deadline);
+}
+
+Context init(const cluster::Environment& environment, const std::vector<std::string>& arguments) {
+  auto parsed = parallel::take_strategy_flags(cluster::without_scheduler_args(arguments));
+  const cluster::Role role = cluster::discover_role(environment, arguments);
+  // A strategy that only the launcher named may be one that this program makes itself.
+  if (role.is_training() && !(parsed.flags.distribution_strategy.empty() && !role.strategy.empty()))
+    parallel::resolve_strategy(parsed.flags, role);
+
+  at::set_num_threads(std::max(1, parsed.flags.threads));
+
+  Context context;
+  context.state_ = std::make_shared<Context::State>();
+  Context::State& state = *context.state_;
+  auto network = collective::NetworkOptions::from(environment, role);
+  auto world = std::make_shared<collective::World>();
+  world->session = cluster::Session::join(role, cluster::SessionOptions::from(environment));
+  network.secret =
+      world->session->secret();  // where tasks meet by themselves, one was made for them
+  if (role.is_training()) world->group = collective::form_world(*world->session, network);
+  state.arguments = std::move(parsed.rest);
+  state.setup = {.world = std::move(world),
+                 .network = std::move(network),
+                 .flags = parsed.flags,
+                 .visible_gpus = environment.find_value("CUDA_VISIBLE_DEVICES").value_or("")};
+  return context;
+}
+
+Context init(int argc, const char* const* argv) {
+  return init(
+      cluster::Environment::of_this_process(),
+      argc > 0 ? std::vector<std::string>(argv + 1, argv + argc) : std::vector<std::string>());
+}
+
+}  // namespace cohort

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/base/deadline.h"
+#include "cohort/collective/world.h"
+#include "cohort/parallel/flags.h"
+#include "cohort/parallel/strategy.h"
+
+namespace cohort {
+
+// A program's place in its job. Copies are handles of the same place. Destroying the last one
+// without leave() tells the others that this task was lost.
+// Threads: strategy(), serve() and leave() from one thread; the rest from any.
+class Context {
+ public:
+  // Among the worker processes; -1 for a task that does not train.
+  int rank() const;
+  int size() const;
+  int local_rank() const;  // among those on this host
+  int local_size() const;
+  bool is_chief() const;
+  const cluster::Role& role() const;
+  const std::vector<std::string>& arguments() const;  // what init() did not take, without argv[0]
+  const StrategyFlags& flags() const;
+  std::string output() const;  // the job's output folder, or empty
+
+  // Of the worker processes: what the functions of ops.h work on, which therefore take a Context
+  // too. Throws InvalidInput for a task that does not train, and after leave().
+  collective::Group& group() const;
+  operator collective::Group&() const { return group(); }
+
+  // A ps or evaluator: the program should `return context.serve();`, which returns 0 when all
+  // workers are done and throws PeerError, with its name, when one left without.
+  bool is_service() const;
+  int serve(Deadline deadline = Deadline::never());
+
+  // Made at the first call, from flags() and the role; collective over the workers then.
+  // Throws InvalidInput for a layout that cannot be.
+  std::shared_ptr<parallel::Strategy> strategy();
+
+  // This task is done; returns when the others no longer need what it hosts, at the latest at the
+  // deadline. The group and the strategy are not for use any more.
+  void leave(Deadline deadline = Deadline::after(std::chrono::minutes(5)));
+
+ private:
+  friend Context init(const cluster::Environment&, const std::vector<std::string>&);
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// Finds this process's role, joins the job, sets LibTorch's threads (StrategyFlags::threads). With
+// no launcher and no environment the job has one worker; under mpirun, srun and torchrun the
+// processes meet by themselves (cluster::Session). Takes the flags of flags.h and a scheduler's
+// (--job_name ...) from the arguments. Throws InvalidInput (a bad flag by name and value; a
+// strategy that does not fit the role), AuthError, TimeoutError, PeerError.
+Context init(int argc, const char* const* argv);
+
+// The same for an environment other than the process's own. `arguments` are without argv[0].
+Context init(const cluster::Environment& environment, const std::vector<std::string>& arguments);
+
+}  // namespace cohort

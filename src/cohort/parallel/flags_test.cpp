@@ -1,0 +1,81 @@
+#include "cohort/parallel/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cohort/base/error.h"
+#include "cohort/base/message_of_test.h"
+
+namespace cohort::parallel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Arguments = std::vector<std::string>;
+
+std::string refusal(const Arguments& arguments) {
+  return message_of<InvalidInput>([&] { take_strategy_flags(arguments); });
+}
+
+TEST(Flags, TakesBothSpellingsAndLeavesTheRest) {
+  const auto parsed =
+      take_strategy_flags({"--epochs", "3", "--num_gpus", "2", "--distribution_strategy=mirrored",
+                           "-v", "--device=cuda", "--threads", "4", "data"});
+  EXPECT_EQ(parsed.flags.distribution_strategy, "mirrored");
+  EXPECT_EQ(parsed.flags.num_gpus, 2);
+  EXPECT_EQ(parsed.flags.device, "cuda");
+  EXPECT_EQ(parsed.flags.threads, 4);
+  EXPECT_EQ(parsed.flags.replicas_per_worker(), 2);
+  EXPECT_THAT(parsed.rest, ElementsAre("--epochs", "3", "-v", "data"));
+}
+
+TEST(Flags, ReadsDashesAsUnderscoresAndTheLastOfTwo) {
+  EXPECT_EQ(take_strategy_flags({"--num-replicas=2", "--num_replicas=3"}).flags.num_replicas, 3);
+}
+
+TEST(Flags, StopsAtALoneDoubleDash) {
+  const auto parsed = take_strategy_flags({"--num_replicas=2", "--", "--num_replicas=x"});
+  EXPECT_EQ(parsed.flags.num_replicas, 2);
+  EXPECT_THAT(parsed.rest, ElementsAre("--", "--num_replicas=x"));
+}
+
+TEST(Flags, LeavesNamesThatOnlyBeginLikeOurs) {
+  EXPECT_THAT(take_strategy_flags({"--num_gpus_max=1", "--devices"}).rest,
+              ElementsAre("--num_gpus_max=1", "--devices"));
+}
+
+TEST(Flags, NamesFlagValueAndWhatIsAllowed) {
+  EXPECT_THAT(refusal({"--distribution_strategy", "miror"}),
+              AllOf(HasSubstr("--distribution_strategy is 'miror'"), HasSubstr("off, one_device"),
+                    HasSubstr("parameter_server")));
+  EXPECT_THAT(refusal({"--num_gpus=two"}),
+              AllOf(HasSubstr("--num_gpus is 'two'"), HasSubstr("a number from 0 to")));
+  EXPECT_THAT(refusal({"--num_gpus=-1"}), HasSubstr("--num_gpus is '-1'"));
+  EXPECT_THAT(refusal({"--num_replicas=0"}), HasSubstr("--num_replicas is '0'"));
+  EXPECT_THAT(refusal({"--threads=99999999999999999999"}), HasSubstr("--threads is"));
+  EXPECT_THAT(refusal({"--device=gpu"}), AllOf(HasSubstr("'gpu'"), HasSubstr("cpu, cuda")));
+  EXPECT_THAT(refusal({"--device="}), HasSubstr("--device is ''"));
+}
+
+TEST(Flags, RefusesAFlagWithoutItsValue) {
+  EXPECT_THAT(refusal({"--num_gpus"}), HasSubstr("--num_gpus has no value"));
+  EXPECT_THAT(refusal({"--num_gpus", "--epochs"}), HasSubstr("--num_gpus has no value"));
+}
+
+TEST(Flags, RefusesFlagsThatContradictEachOther) {
+  EXPECT_THAT(refusal({"--num_gpus=2", "--device=cpu"}), HasSubstr("--device is cpu"));
+  EXPECT_THAT(refusal({"--num_gpus=2", "--num_replicas=3"}), HasSubstr("--num_replicas is 3"));
+  EXPECT_THAT(refusal({"--distribution_strategy=off", "--num_gpus=2"}),
+              AllOf(HasSubstr("--num_gpus is 2"), HasSubstr("mirrored")));
+}
+
+TEST(Flags, HelpNamesEveryFlagThatIsRead) {
+  for (const FlagHelp& flag : strategy_flags_help()) {
+    EXPECT_THAT(refusal({flag.name}), HasSubstr(flag.name + " has no value"));
+    EXPECT_THAT(strategy_flags_text(), HasSubstr(flag.name + " " + flag.metavar));
+  }
+}
+
+}  // namespace
+}  // namespace cohort::parallel

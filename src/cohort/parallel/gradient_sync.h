@@ -1,0 +1,112 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cohort/base/deadline.h"
+#include "cohort/collective/group.h"
+
+namespace cohort::parallel {
+
+enum class Compression { none, f16, bf16 };
+
+using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+// Replaces the all-reduce of one bucket: `values` holds this rank's (f32, f64, ...) sum over its
+// shards; on return the sum over all ranks. Called on the communication thread, in the same order
+// on all ranks. Must be collective over `group`.
+using BucketReducer = std::function<void(collective::Group& group, torch::Tensor values)>;
+
+struct GradientSyncOptions {
+  std::size_t bucket_bytes = 8 << 20;
+  std::size_t first_bucket_bytes = 1 << 20;  // small, so that communication starts early
+  // The job's virtual shards; rank r of n owns a contiguous run (collective/shards.h). 0: one a
+  // rank.
+  int shards = 0;
+  bool average = false;       // divide the sum by `shards`; otherwise the loss was weighted before
+  bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
+  Compression compression = Compression::none;
+  BucketReducer reducer;  // empty: the built-in sum in tree order
+};
+
+// Sums one replica's gradients with those of the others, while backward goes on.
+//
+//   GradientSync sync(group, parameters, {.shards = 4});
+//   for each shard of mine, ascending:  sync.begin_shard(shard); loss.backward(); sync.end_shard();
+//   sync.finish(deadline);   // every parameter's .grad is now the sum over all shards
+//   optimizer.step();
+//
+// Parameters lie in buckets in the group's shared memory, so a bucket is reduced where it lies;
+// after finish() each .grad is a view into its bucket. Autograd's hooks fill them; a bucket whose
+// last gradient of the last own shard has come is handed to the group's communication thread, in
+// one order that rank 0 fixed after the first step and told the others. Within a shard several
+// backwards may follow each other (gradient accumulation): call no_sync-style `begin_shard` once,
+// run all backwards but the last under NoSync. A shard without samples: begin_shard, end_shard and
+// no backward; it adds zero.
+//
+// The sum is the tree over shard numbers (docs/algorithms.md): its bits do not depend on the number
+// of ranks. Compression rounds what each rank sends, so there they do.
+//
+// Threads: confined to the replica's thread. Ownership: keeps the parameters; `group` must outlive
+// it; hooks are removed by the destructor, and .grad tensors stay valid after it.
+// Failure: InvalidInput that names parameters which got no gradient (unless allow_unused), or whose
+// gradient is sparse; what the group throws. After a failure the object is only good to destroy.
+class GradientSync {
+ public:
+  GradientSync(collective::Group& group, NamedTensors parameters, GradientSyncOptions options = {});
+  ~GradientSync();
+  GradientSync(const GradientSync&) = delete;
+  GradientSync& operator=(const GradientSync&) = delete;
+
+  // The shards that this rank owns, ascending: [first, first + count).
+  int first_shard() const;
+  int shard_count() const;
+
+  void begin_shard(int shard);
+  void end_shard();
+  void finish(Deadline deadline);
+
+  // While one lives, backward only accumulates into this shard's gradients and nothing counts as
+  // complete.
+  class NoSync {
+   public:
+    explicit NoSync(GradientSync& sync);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    GradientSync& sync_;
+    bool before_;
+  };
+
+  // Time that finish() spent waiting for others since construction: what communication cost.
+  std::chrono::nanoseconds waited() const;
+
+  // What happened to each bucket, for traces; empty unless recording was switched on.
+  struct BucketEvent {
+    int bucket;
+    std::size_t bytes;
+    std::chrono::steady_clock::time_point ready, begun, ended;
+  };
+  void record_events(bool on);
+  std::vector<BucketEvent> take_events();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// L2 norm of all gradients together, then scaled down to `max_norm` if it is above. Call between
+// finish() and the optimizer's step: the norm is that of the reduced gradient, the same on all
+// ranks. Returns the norm before clipping.
+double clip_gradients(const NamedTensors& parameters, double max_norm);
+
+}  // namespace cohort::parallel

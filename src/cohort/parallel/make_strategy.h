@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cohort/cluster/role.h"
+#include "cohort/collective/world.h"
+#include "cohort/parallel/flags.h"
+#include "cohort/parallel/strategy.h"
+
+namespace cohort::parallel {
+
+// What a strategy is made from.
+struct StrategySetup {
+  std::shared_ptr<collective::World> world;  // of a task that trains
+  collective::NetworkOptions network;        // for groups of its own
+  StrategyFlags flags;
+  std::string visible_gpus;  // CUDA_VISIBLE_DEVICES
+};
+
+// The strategy that flags and launcher ask for, by one of strategy_names(). Pure.
+// Throws InvalidInput for a strategy of one process in a job of several workers, and for a name
+// that the launcher gave and nobody knows.
+std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& role);
+
+// Collective over the workers. Throws InvalidInput, and what forming a group throws.
+std::shared_ptr<Strategy> make_strategy(const std::string& name, const StrategySetup& setup);
+
+// The makers behind the table, one file each.
+std::shared_ptr<Strategy> make_one_device(const StrategySetup& setup);
+std::shared_ptr<Strategy> make_mirrored(const StrategySetup& setup);
+std::shared_ptr<Strategy> make_multi_worker_mirrored(const StrategySetup& setup);
+
+}  // namespace cohort::parallel

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cohort/train/fit_state.h"
+
+namespace cohort::train {
+
+// Something that happens beside training. Writing one takes a class with one method:
+//
+//   struct Shout : cohort::Callback {
+//     void on_epoch_end(cohort::FitState& fit) override { fmt::print("{}\n", fit.logs["loss"]); }
+//   };
+//
+// Every worker process calls its own callbacks, on the thread of its first replica, between steps:
+// the model and the optimizer are at rest. Loss and metrics are already those of all workers, the
+// same everywhere. What should happen once a job (writing a file) asks fit.is_chief().
+//
+// Order: by stage(), and within a stage as given, so that metrics are averaged before anything
+// reads them, and the rate is set before it is logged, however the list was written.
+// Failure: an exception ends fit() on this worker, and with it the job.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+
+  enum class Stage { broadcast, average, learning_rate, user, writers, checkpoint, screen };
+  virtual Stage stage() const { return Stage::user; }
+
+  virtual void on_train_begin(FitState&) {}
+  virtual void on_epoch_begin(FitState&) {}
+  virtual void on_step_begin(FitState&) {}
+  virtual void on_step_end(FitState&) {}   // fit.logs: of this step
+  virtual void on_epoch_end(FitState&) {}  // fit.logs: of the epoch, validation included
+  virtual void on_train_end(FitState&) {}
+  // fit() is leaving by an exception: give back what is held. Must not throw.
+  virtual void on_failure(FitState&) noexcept {}
+
+  // What must survive a restart, as JSON under a name that no other callback of the list has; an
+  // empty name: nothing.
+  virtual std::string state_name() const { return {}; }
+  virtual nlohmann::json save_state() const;
+  virtual void load_state(const nlohmann::json&) {}
+};
+
+}  // namespace cohort::train

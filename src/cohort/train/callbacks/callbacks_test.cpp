@@ -1,0 +1,154 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cohort/base/error.h"
+#include "cohort/base/message_of_test.h"
+#include "cohort/train/callbacks/early_stopping.h"
+#include "cohort/train/callbacks/horovod.h"
+#include "cohort/train/callbacks/learning_rate_schedules.h"
+#include "cohort/train/callbacks/log_files.h"
+#include "cohort/train/callbacks/reduce_on_plateau.h"
+#include "cohort/train/training_fixture_test.h"
+
+namespace cohort::train {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using namespace testing;
+
+FitResult fit_with(std::vector<std::shared_ptr<Callback>> callbacks, std::int64_t epochs,
+                   int replicas = 1, double rate = 0.01) {
+  auto context = job_of(replicas);
+  torch::manual_seed(3);
+  SmallNet net;
+  Trainer trainer(context.strategy(), net, sgd(net, rate), cross_entropy, {.batch_size = 10});
+  auto result = trainer.fit(small_images(40), {.epochs = epochs,
+                                               .validation = small_images(12, false),
+                                               .callbacks = std::move(callbacks),
+                                               .progress = false});
+  context.leave();
+  return result;
+}
+
+// Notes the learning rate in use at every step.
+struct NoteRates : Callback {
+  void on_epoch_begin(FitState& fit) override { rates.push_back(fit.learning_rate().get()); }
+  std::vector<double> rates;
+};
+
+TEST(Callbacks, AreCalledByStageWhateverTheListsOrder) {
+  struct Note : Callback {
+    Note(std::vector<std::string>& notes, std::string name, Stage stage)
+        : notes_(notes), name_(std::move(name)), stage_(stage) {}
+    Stage stage() const override { return stage_; }
+    void on_epoch_end(FitState&) override { notes_.push_back(name_); }
+    std::vector<std::string>& notes_;
+    std::string name_;
+    Stage stage_;
+  };
+  std::vector<std::string> notes;
+  fit_with({std::make_shared<Note>(notes, "writer", Callback::Stage::writers),
+            std::make_shared<Note>(notes, "mine", Callback::Stage::user),
+            std::make_shared<Note>(notes, "rate", Callback::Stage::learning_rate),
+            std::make_shared<Note>(notes, "average", Callback::Stage::average)},
+           1);
+  EXPECT_THAT(notes, ElementsAre("average", "rate", "mine", "writer"));
+}
+
+TEST(Callbacks, WarmUpGoesFromTheBaseRateToItTimesTheReplicas) {
+  auto rates = std::make_shared<NoteRates>();
+  fit_with({std::make_shared<LearningRateWarmup>(2), rates}, 4, /*replicas=*/3);
+  EXPECT_THAT(rates->rates, ElementsAre(0.01, ::testing::DoubleEq(0.02), ::testing::DoubleEq(0.03),
+                                        ::testing::DoubleEq(0.03)));
+}
+
+TEST(Callbacks, SchedulesOfOneListMultiply) {
+  auto rates = std::make_shared<NoteRates>();
+  fit_with({std::make_shared<LearningRateWarmup>(1, 2), std::make_shared<StepDecay>(2, 0.5), rates},
+           5);
+  using ::testing::DoubleEq;
+  EXPECT_THAT(rates->rates,
+              ElementsAre(0.01, DoubleEq(0.02), DoubleEq(0.01), DoubleEq(0.01), DoubleEq(0.005)));
+}
+
+TEST(Callbacks, CosineDecayEndsAtItsLeast) {
+  auto rates = std::make_shared<NoteRates>();
+  fit_with({std::make_shared<CosineDecay>(2, 0.1), rates}, 3);
+  EXPECT_DOUBLE_EQ(rates->rates[1], 0.01 * 0.55);
+  EXPECT_DOUBLE_EQ(rates->rates[2], 0.001);
+}
+
+TEST(Callbacks, EveryReplicaTrainsWithTheScheduledRate) {
+  std::vector<std::shared_ptr<Callback>> decay{std::make_shared<StepDecay>(1, 0.1)};
+  auto context = job_of(2);
+  auto two = fit_with(decay, 3, 2);
+  EXPECT_EQ(two.weights, fit_with(decay, 3, 2).weights);
+  EXPECT_NE(two.weights, fit_with({}, 3, 2).weights);
+  context.leave();
+}
+
+TEST(Callbacks, EarlyStoppingEndsAllReplicas) {
+  // A rate of 0 improves nothing.
+  auto result = fit_with(
+      {std::make_shared<EarlyStopping>(Watch{.name = "val_loss", .min_delta = 10}, 2)}, 10, 2, 0);
+  EXPECT_EQ(result.history.size(), 3u);
+  EXPECT_THAT(result.stopped, HasSubstr("val_loss has not improved for 2 epochs"));
+}
+
+TEST(Callbacks, NameWhatThereIsToWatch) {
+  EXPECT_THAT(message_of<InvalidInput>(
+                  [] { fit_with({std::make_shared<EarlyStopping>(Watch{.name = "val_f1"})}, 1); }),
+              ::testing::AllOf(HasSubstr("no 'val_f1' to watch"), HasSubstr("val_loss")));
+}
+
+TEST(Callbacks, PlateauLowersTheRate) {
+  auto rates = std::make_shared<NoteRates>();
+  fit_with({std::make_shared<ReduceLearningRateOnPlateau>(
+                PlateauOptions{.watch = {.name = "loss", .min_delta = 10},
+                               .factor = 0.5,
+                               .patience = 1,
+                               .least_rate = 0.004}),
+            rates},
+           5);
+  using ::testing::DoubleEq;
+  EXPECT_THAT(rates->rates,
+              ElementsAre(0.01, 0.01, DoubleEq(0.005), DoubleEq(0.004), DoubleEq(0.004)));
+}
+
+TEST(Callbacks, CsvHasALineAnEpoch) {
+  Folder folder;
+  fit_with({std::make_shared<CsvLog>(folder.path() / "log.csv")}, 3);
+  std::ifstream file(folder.path() / "log.csv");
+  std::string line;
+  std::vector<std::string> lines;
+  while (std::getline(file, line)) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[0], "step,epoch,loss,lr,val_loss");
+  EXPECT_THAT(lines[3], ::testing::StartsWith("12,3,"));
+}
+
+TEST(Callbacks, OneMethodIsEnough) {
+  struct StopAfterThree : Callback {
+    void on_step_end(FitState& fit) override {
+      if (fit.step == 3) fit.stop("three is enough");
+    }
+  };
+  auto result = fit_with({std::make_shared<StopAfterThree>()}, 5, 2);
+  EXPECT_EQ(result.step, 3);
+  EXPECT_EQ(result.stopped, "three is enough");
+}
+
+TEST(Callbacks, AnErrorOfOneEndsFitWithThatError) {
+  struct Fails : Callback {
+    void on_step_end(FitState&) override { throw InvalidInput("the disk is on fire"); }
+  };
+  EXPECT_THAT(message_of<InvalidInput>([] { fit_with({std::make_shared<Fails>()}, 1, 2); }),
+              HasSubstr("the disk is on fire"));
+}
+
+}  // namespace
+}  // namespace cohort::train

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/monitor.h"
+#include "cohort/train/checkpoint/checkpoint_writer.h"
+
+namespace cohort::train {
+
+struct ModelCheckpointOptions {
+  std::int64_t every_epochs = 1;  // 0: not by epochs
+  std::int64_t every_steps = 0;   // 0: not by steps
+  bool last = true;               // one when training ends, whatever the two say
+  std::size_t keep = 3;           // 0: all
+  // Marks the best, which is kept besides. Without it: val_loss where there is validation data.
+  std::optional<Watch> watch = {};
+};
+
+// Checkpoints of the chief, written in the background (docs/checkpoints.md); FitOptions::resume
+// takes the folder. The end of training waits until the last is on the disk.
+class ModelCheckpoint : public Callback {
+ public:
+  explicit ModelCheckpoint(std::filesystem::path folder, ModelCheckpointOptions options = {});
+
+  Stage stage() const override { return Stage::checkpoint; }
+  void on_train_begin(FitState& fit) override;
+  void on_step_end(FitState& fit) override;
+  void on_epoch_end(FitState& fit) override;
+  void on_train_end(FitState& fit) override;
+  void on_failure(FitState& fit) noexcept override;
+
+  std::string state_name() const override { return "model_checkpoint"; }
+  nlohmann::json save_state() const override;
+  void load_state(const nlohmann::json& state) override;
+
+ private:
+  void save(FitState& fit, const SaveOptions& how);
+
+  std::filesystem::path folder_;
+  ModelCheckpointOptions options_;
+  Monitor monitor_;
+  std::unique_ptr<CheckpointWriter> writer_;  // on the chief, while fit() runs
+  std::int64_t saved_step_ = -1;
+};
+
+}  // namespace cohort::train

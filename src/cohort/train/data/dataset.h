@@ -1,0 +1,84 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace cohort::train {
+
+// Some samples: their data and what should come out, first dimension the sample.
+struct Batch {
+  torch::Tensor data;
+  torch::Tensor target;
+
+  std::int64_t size() const { return data.defined() ? data.size(0) : 0; }
+};
+
+// What augmentation draws from, besides the sample's number. Never the rank.
+struct DrawKey {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+};
+
+// Samples by number. Thread-safe: every method is const and may be called from several threads at
+// once. Bad data is InvalidInput.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  virtual std::int64_t size() const = 0;
+
+  // The samples at `indices`, in that order, as one batch (of 0 samples for an empty list).
+  // Augmentation depends on (key.seed, key.epoch, index) only: a sample is the same whatever batch
+  // or worker it is in.
+  virtual Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const = 0;
+
+  // As get(), but images may still be uint8 pixels, 0 to 255: Transformed turns them into floats in
+  // its own pass.
+  virtual Batch get_raw(std::span<const std::int64_t> indices, const DrawKey& key) const {
+    return get(indices, key);
+  }
+};
+
+using DatasetPtr = std::shared_ptr<const Dataset>;
+
+// Tensors in memory: sample i is data[i], target[i].
+class TensorDataset final : public Dataset {
+ public:
+  // InvalidInput when the first dimensions differ. Shares the tensors: do not write to them.
+  TensorDataset(torch::Tensor data, torch::Tensor target);
+
+  std::int64_t size() const override { return data_.size(0); }
+  Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
+
+ private:
+  torch::Tensor data_, target_;
+};
+
+// Some samples of another data set, which keep the augmentation that they have there.
+class Subset final : public Dataset {
+ public:
+  // InvalidInput when an index is not one of the data set's.
+  Subset(DatasetPtr dataset, std::vector<std::int64_t> indices);
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
+  Batch get_raw(std::span<const std::int64_t> indices, const DrawKey& key) const override;
+
+ private:
+  std::vector<std::int64_t> inner(std::span<const std::int64_t> indices) const;
+
+  DatasetPtr dataset_;
+  std::vector<std::int64_t> indices_;
+};
+
+// The first n samples; all where there are fewer.
+DatasetPtr take(DatasetPtr dataset, std::int64_t n);
+
+// Samples rank, rank + size, rank + 2 * size ...: over all ranks each sample once. For loops of
+// one's own; a Trainer splits every batch itself and wants the whole data set on each worker.
+DatasetPtr shard(DatasetPtr dataset, std::int64_t size, std::int64_t rank);
+
+}  // namespace cohort::train

@@ -1,0 +1,63 @@
+#include "cohort/train/data/loader.h"
+
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "cohort/base/error.h"
+
+namespace cohort::train {
+namespace {
+
+Batch load(const Dataset& dataset, std::int64_t number, const std::vector<std::int64_t>& indices,
+           const DrawKey& key) {
+  const torch::NoGradGuard no_grad;
+  const auto where = [&] { return fmt::format("batch {} of epoch {}", number, key.epoch); };
+  try {
+    return dataset.get(indices, key);
+  } catch (const InvalidInput& error) {
+    ErrorContext context = error.context();
+    context.during = where();
+    throw InvalidInput(error.message(), std::move(context));
+  } catch (const Error&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw Error(fmt::format("the data set failed: {}", error.what_without_backtrace()),
+                {.during = where()});
+  } catch (const std::exception& error) {
+    throw Error(fmt::format("the data set failed: {}", error.what()), {.during = where()});
+  }
+}
+
+}  // namespace
+
+Loader::Loader(DatasetPtr dataset, std::int64_t batches, IndexLists indices, DrawKey key,
+               PrefetchOptions options)
+    : prefetch_(
+          batches,
+          [dataset = std::move(dataset), indices = std::move(indices), key](std::int64_t number) {
+            return load(*dataset, number, indices(number), key);
+          },
+          options) {}
+
+Loader::Loader(DatasetPtr dataset, std::vector<std::vector<std::int64_t>> indices, DrawKey key,
+               PrefetchOptions options)
+    : prefetch_(
+          static_cast<std::int64_t>(indices.size()),
+          [dataset = std::move(dataset), indices, key](std::int64_t number) {
+            return load(*dataset, number, indices[static_cast<std::size_t>(number)], key);
+          },
+          options) {}
+
+Loader::Loader(DatasetPtr dataset, std::shared_ptr<const EpochPlan> epoch, ShardRange shards,
+               std::int64_t first_step, PrefetchOptions options)
+    : prefetch_(
+          std::max<std::int64_t>(epoch->plan().steps_per_epoch() - first_step, 0),
+          [dataset = std::move(dataset), epoch, shards, first_step](std::int64_t number) {
+            const auto mine = epoch->indices(first_step + number, shards);
+            return load(*dataset, first_step + number, {mine.begin(), mine.end()},
+                        {.seed = epoch->plan().options().seed, .epoch = epoch->epoch()});
+          },
+          options) {}
+
+}  // namespace cohort::train

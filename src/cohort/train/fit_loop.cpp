@@ -1,0 +1,196 @@
+#include "cohort/train/fit_loop.h"
+
+#include <algorithm>
+#include <array>
+
+#include "cohort/base/error.h"
+#include "cohort/train/checkpoint/module_state.h"
+#include "cohort/train/resume.h"
+
+namespace cohort::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+
+BatchPlan plan_of(const Dataset& data, const TrainerOptions& trainer, const FitOptions& fit,
+                  int shards) {
+  return BatchPlan({.samples = data.size(),
+                    .global_batch = trainer.batch_size,
+                    .shards = shards,
+                    .seed = trainer.seed,
+                    .shuffle = fit.shuffle});
+}
+
+}  // namespace
+
+FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetPtr data,
+                 const FitOptions& options, const TrainerOptions& trainer_options,
+                 std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control,
+                 Position position)
+    : trainer_(trainer),
+      data_(std::move(data)),
+      options_(options),
+      trainer_options_(trainer_options),
+      callbacks_(callbacks),
+      control_(control),
+      position_(std::move(position)),
+      plan_(plan_of(*data_, trainer_options, options, trainer.shards())),
+      own_workers_group_(form_workers_group(strategy)),
+      begun_(Clock::now()),
+      waited_before_(trainer.waited()) {
+  view_.epoch = position_.epoch;
+  view_.epochs = options.epochs;
+  view_.step = position_.step;
+  view_.step_in_epoch = position_.step_in_epoch;
+  view_.steps_per_epoch =
+      options.steps_per_epoch > 0 ? options.steps_per_epoch : plan_.steps_per_epoch();
+  view_.max_steps = options.max_steps;
+  view_.samples = data_->size();
+  view_.batch_size = trainer_options.batch_size;
+  view_.shards = trainer.shards();
+  view_.fast_dev_run = options.fast_dev_run;
+  view_.strategy_ = &strategy;
+  view_.workers_ = own_workers_group_ ? own_workers_group_.get() : trainer.replica().group;
+  view_.module_ = &trainer.model().module();
+  view_.optimizer_ = &trainer.optimizer();
+  view_.rate_ = &trainer.learning_rate();
+  view_.gradients_ = &trainer.gradients();
+  view_.make_checkpoint_ = [this] {
+    return make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
+  };
+}
+
+// Callbacks run on the first replica of every process: their group is that of those.
+std::unique_ptr<collective::Group> FitLoop::form_workers_group(
+    const parallel::Strategy& strategy) const {
+  const parallel::Replica& replica = trainer_.replica();
+  if (strategy.local_replicas() == 1 || replica.local != 0) return nullptr;
+  std::vector<int> firsts;
+  for (int rank = 0; rank < replica.size; rank += strategy.local_replicas()) firsts.push_back(rank);
+  return replica.group->subgroup(firsts);
+}
+
+FitResult FitLoop::run() {
+  try {
+    call(&Callback::on_train_begin);
+    while (!is_over()) run_epoch();
+    view_.elapsed = Clock::now() - begun_;
+    view_.weights = fingerprint(trainer_.model().module());
+    call(&Callback::on_train_end);
+  } catch (...) {
+    for (const auto& callback : callbacks_) callback->on_failure(view_);
+    throw;
+  }
+  result_.step = position_.step;
+  result_.seconds = seconds(view_.elapsed);
+  result_.samples_per_second =
+      static_cast<double>(view_.samples_trained) / std::max(result_.seconds, 1e-9);
+  result_.communication_share = view_.communication_share;
+  result_.stopped = view_.stop_reason_;
+  result_.weights = view_.weights;
+  return result_;
+}
+
+bool FitLoop::is_over() const {
+  return stop_ || position_.epoch >= options_.epochs ||
+         (options_.max_steps > 0 && position_.step >= options_.max_steps);
+}
+
+void FitLoop::run_epoch() {
+  epoch_begun_ = Clock::now();
+  epoch_samples_ = 0;
+  view_.epoch = position_.epoch;
+  view_.step_in_epoch = position_.step_in_epoch;
+  call(&Callback::on_epoch_begin);
+  Loader loader = load_epoch();
+  while (!is_over() && position_.step_in_epoch < view_.steps_per_epoch) run_step(loader);
+  if (position_.step_in_epoch == view_.steps_per_epoch) end_epoch();
+}
+
+// The batches that are left of this epoch, own shard by own shard.
+Loader FitLoop::load_epoch() const {
+  auto epoch = std::make_shared<const EpochPlan>(plan_, position_.epoch);
+  std::int64_t first = position_.step_in_epoch;
+  std::int64_t shards = trainer_.shard_count();
+  std::int64_t first_shard = trainer_.first_shard();
+  return Loader(
+      data_, (view_.steps_per_epoch - first) * shards,
+      [=](std::int64_t number) {
+        auto indices = epoch->indices(first + number / shards, first_shard + number % shards);
+        return std::vector<std::int64_t>(indices.begin(), indices.end());
+      },
+      {.seed = trainer_options_.seed, .epoch = position_.epoch}, {.depth = options_.prefetch});
+}
+
+void FitLoop::run_step(Loader& loader) {
+  std::int64_t samples = plan_.batch(position_.step_in_epoch).size();
+  Sums sums = trainer_.step({.epoch = position_.epoch, .step = position_.step, .samples = samples},
+                            [&] { return loader.next().value(); });
+  position_.sums.add(sums);
+  ++position_.step;
+  ++position_.step_in_epoch;
+  view_.samples_trained += samples;
+  epoch_samples_ += samples;
+  update_view(sums);
+  call(&Callback::on_step_end);
+}
+
+void FitLoop::update_view(const Sums& sums) {
+  auto now = Clock::now();
+  view_.step = position_.step;
+  view_.step_in_epoch = position_.step_in_epoch;
+  view_.logs = sums.logs(trainer_options_.metrics);
+  view_.running = position_.sums.logs(trainer_options_.metrics);
+  view_.elapsed = now - begun_;
+  view_.samples_per_second =
+      static_cast<double>(epoch_samples_) / std::max(seconds(now - epoch_begun_), 1e-9);
+  view_.communication_share =
+      seconds(trainer_.waited() - waited_before_) / std::max(seconds(now - begun_), 1e-9);
+}
+
+void FitLoop::end_epoch() {
+  trainer_.take_buffers_of_first();
+  Logs logs = position_.sums.logs(trainer_options_.metrics);
+  if (options_.validation) logs.merge(validate());
+  logs["lr"] = trainer_.learning_rate().get();
+  view_.exact_.clear();
+  for (const auto& [name, value] : logs) view_.exact_.insert(name);
+  view_.logs = std::move(logs);
+  view_.elapsed = Clock::now() - begun_;
+  // A checkpoint made by a callback goes on with the next epoch.
+  ++position_.epoch;
+  position_.step_in_epoch = 0;
+  position_.sums = Sums(trainer_options_.metrics.size());
+  call(&Callback::on_epoch_end);
+  result_.history.push_back(view_.logs);
+}
+
+Logs FitLoop::validate() {
+  std::int64_t batch = options_.validation_batch_size > 0 ? options_.validation_batch_size
+                                                          : trainer_options_.batch_size;
+  return trainer_.evaluate(*options_.validation, batch, options_.fast_dev_run ? 1 : 0)
+      .logs(trainer_options_.metrics, "val_");
+}
+
+// Lets the callbacks of this process handle an event, then all replicas of the job follow what any
+// worker's asked for: to stop, to take worker 0's values. The learning rate is the own process's.
+void FitLoop::call(void (Callback::*event)(FitState&)) {
+  const parallel::Replica& replica = trainer_.replica();
+  if (replica.local == 0) {
+    for (const auto& callback : callbacks_) ((*callback).*event)(view_);
+    control_.learning_rate = trainer_.learning_rate().get();
+  }
+  std::array<std::int32_t, 2> wishes{view_.stopping(), view_.broadcast_};
+  if (replica.size > 1)
+    replica.group->all_reduce(std::span<std::int32_t>(wishes),
+                              {.op = collective::ReduceOp::maximum,
+                               .deadline = Deadline::after(trainer_options_.step_timeout)});
+  stop_ = wishes[0] != 0;
+  view_.broadcast_ = false;
+  if (replica.local != 0) trainer_.learning_rate().apply(control_.learning_rate);
+  if (wishes[1] != 0 && replica.size > 1) trainer_.take_values_of_first();
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,13 @@
+#include "cohort/train/fit_state.h"
+
+#include "cohort/train/checkpoint/checkpoint.h"
+
+namespace cohort::train {
+
+void FitState::stop(const std::string& why) {
+  if (stop_reason_.empty()) stop_reason_ = why.empty() ? "a callback asked for it" : why;
+}
+
+Checkpoint FitState::checkpoint() const { return make_checkpoint_(); }
+
+}  // namespace cohort::train

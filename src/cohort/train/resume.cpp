@@ -1,0 +1,166 @@
+#include "cohort/train/resume.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/error.h"
+#include "cohort/base/log.h"
+#include "cohort/parallel/text_exchange.h"
+
+namespace cohort::train {
+namespace {
+
+constexpr const char* kModel = "model";
+constexpr const char* kOptimizer = "optimizer";
+
+// Everything that changes what is computed, by name.
+nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit) {
+  return {{"batch_size", trainer.batch_size},
+          {"virtual_shards", trainer.virtual_shards},
+          {"seed", trainer.seed},
+          {"deterministic", trainer.deterministic},
+          {"accumulate", trainer.accumulate},
+          {"clip_norm", trainer.clip_norm},
+          {"precision", static_cast<int>(trainer.precision)},
+          {"compression", static_cast<int>(trainer.compression)},
+          {"bucket_bytes", trainer.bucket_bytes},
+          {"allow_unused", trainer.allow_unused},
+          {"metrics", trainer.metrics.size()},
+          {"epochs", fit.epochs},
+          {"steps_per_epoch", fit.steps_per_epoch},
+          {"max_steps", fit.max_steps},
+          {"shuffle", fit.shuffle},
+          {"validation", fit.validation ? fit.validation->size() : 0},
+          {"validation_batch_size", fit.validation_batch_size},
+          {"fast_dev_run", fit.fast_dev_run}};
+}
+
+void expect_same(const char* what, std::uint64_t saved, std::uint64_t asked) {
+  if (saved == asked) return;
+  throw InvalidInput(
+      fmt::format("the checkpoint was made with {} {}, this training has {}", what, saved, asked),
+      {.advice = fmt::format("Give {} {}, or begin a new folder.", what, saved)});
+}
+
+nlohmann::json save(const Sums& sums) {
+  return {{"values", sums.values}, {"samples", sums.samples}};
+}
+
+Sums load_sums(const nlohmann::json& saved, std::size_t metrics) {
+  Sums sums(metrics);
+  auto values = saved.at("values").get<std::vector<double>>();
+  if (values.size() != sums.values.size())
+    throw InvalidInput(fmt::format("the checkpoint was made with {} metrics, this training has {}",
+                                   values.size() - 1, metrics),
+                       {.advice = "Use the same metrics, or begin a new folder."});
+  sums.values = std::move(values);
+  sums.samples = saved.at("samples").get<double>();
+  return sums;
+}
+
+std::optional<Checkpoint> load(const std::string& path) {
+  if (std::filesystem::is_regular_file(path)) return load_checkpoint(path);
+  auto found = load_latest(path);
+  if (!found) log::info("{} has no checkpoint yet: training begins from the start", path);
+  return found;
+}
+
+}  // namespace
+
+void agree_on_options(const parallel::Replica& replica, const TrainerOptions& trainer,
+                      const FitOptions& fit) {
+  if (replica.size == 1) return;
+  auto texts = parallel::gather_texts(*replica.group, agreed_values(trainer, fit).dump());
+  auto first = nlohmann::json::parse(texts.front());
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    auto other = nlohmann::json::parse(texts[rank]);
+    for (const auto& [name, value] : first.items())
+      if (value != other.at(name))
+        throw InvalidInput(fmt::format("{} is {} on replica 0 and {} on replica {}", name,
+                                       value.dump(), other.at(name).dump(), rank),
+                           {.advice = "Start all workers with the same options."});
+  }
+}
+
+ResumePoint ResumePoint::find(const parallel::Replica& replica, const std::string& path,
+                              const TrainerOptions& options) {
+  ResumePoint point;
+  if (path.empty()) return point;
+  std::string text;
+  if (replica.is_first()) {
+    point.checkpoint_ = load(path);
+    if (point.checkpoint_) text = to_json(point.checkpoint_->state).dump();
+  }
+  if (replica.size > 1) text = parallel::broadcast_text(*replica.group, text, 0);
+  if (text.empty()) return point;
+  point.state_ = training_state_from(nlohmann::json::parse(text));
+  expect_same("seed", point.state_->seed, options.seed);
+  expect_same("batch_size", static_cast<std::uint64_t>(point.state_->global_batch_size),
+              static_cast<std::uint64_t>(options.batch_size));
+  if (options.virtual_shards > 0)
+    expect_same("virtual_shards", static_cast<std::uint64_t>(point.state_->virtual_shards),
+                static_cast<std::uint64_t>(options.virtual_shards));
+  if (point.state_->virtual_shards < replica.size)
+    throw InvalidInput(fmt::format("the checkpoint's {} virtual shards are too few for {} replicas",
+                                   point.state_->virtual_shards, replica.size),
+                       {.advice = "Resume with fewer workers, or begin anew with more shards."});
+  return point;
+}
+
+int ResumePoint::shards(int otherwise) const {
+  return state_ ? static_cast<int>(state_->virtual_shards) : otherwise;
+}
+
+Position ResumePoint::restore(ReplicaTrainer& trainer, const Position& otherwise,
+                              std::span<const std::shared_ptr<Callback>> callbacks) const {
+  if (!state_) return otherwise;
+  if (trainer.shards() != state_->virtual_shards)
+    throw InvalidInput(
+        fmt::format("this trainer has begun with {} virtual shards, the checkpoint has {}",
+                    trainer.shards(), state_->virtual_shards),
+        {.advice = "Resume before anything else is done with the trainer."});
+  if (checkpoint_) {
+    restore_module(*checkpoint_, kModel, trainer.model().module());
+    restore_optimizer(*checkpoint_, kOptimizer, trainer.optimizer(),
+                      ParameterNames(trainer.model().module()));
+  }
+  const auto& extra = state_->extra;
+  trainer.learning_rate().set_base(extra.at("base_learning_rate").get<double>());
+  trainer.loss_scale().restore(extra.at("loss_scale").get<double>(),
+                               extra.at("good_steps").get<int>());
+  for (const auto& callback : callbacks)
+    if (auto name = callback->state_name(); !name.empty() && state_->callbacks.contains(name))
+      callback->load_state(state_->callbacks.at(name));
+  return {.epoch = state_->epoch,
+          .step_in_epoch = state_->steps_in_epoch,
+          .step = state_->step,
+          .sums = load_sums(extra.at("epoch_sums"), otherwise.sums.values.size() - 1)};
+}
+
+Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
+                           const TrainerOptions& options,
+                           std::span<const std::shared_ptr<Callback>> callbacks) {
+  Checkpoint checkpoint;
+  checkpoint.state = {.step = position.step,
+                      .epoch = position.epoch,
+                      .steps_in_epoch = position.step_in_epoch,
+                      .samples_in_epoch = static_cast<std::int64_t>(position.sums.samples),
+                      .seed = options.seed,
+                      .virtual_shards = trainer.shards(),
+                      .global_batch_size = options.batch_size,
+                      .extra = {{"base_learning_rate", trainer.learning_rate().base()},
+                                {"loss_scale", trainer.loss_scale().scale()},
+                                {"good_steps", trainer.loss_scale().good_steps()},
+                                {"epoch_sums", save(position.sums)}}};
+  for (const auto& callback : callbacks)
+    if (auto name = callback->state_name(); !name.empty())
+      checkpoint.state.callbacks[name] = callback->save_state();
+  add_module(checkpoint, kModel, trainer.model().module());
+  add_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
+                ParameterNames(trainer.model().module()));
+  return checkpoint;
+}
+
+}  // namespace cohort::train

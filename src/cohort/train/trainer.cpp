@@ -1,0 +1,207 @@
+#include "cohort/train/trainer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "cohort/base/error.h"
+#include "cohort/train/callbacks/horovod.h"
+#include "cohort/train/callbacks/progress.h"
+#include "cohort/train/checkpoint/module_state.h"
+#include "cohort/train/checkpoint/optimizer_clone.h"
+#include "cohort/train/fit_loop.h"
+#include "cohort/train/replica_trainer.h"
+#include "cohort/train/resume.h"
+
+namespace cohort::train {
+namespace {
+
+void expect(bool good, const std::string& what, const std::string& advice) {
+  if (!good) throw InvalidInput(what, {.advice = advice});
+}
+
+void check(const TrainerOptions& options, const parallel::Strategy& strategy) {
+  expect(options.batch_size >= 1,
+         fmt::format("a batch of {} samples cannot be", options.batch_size),
+         "Give a batch_size from 1 on.");
+  expect(options.accumulate >= 1, fmt::format("{} micro-batches cannot be", options.accumulate),
+         "Give an accumulate from 1 on.");
+  expect(options.clip_norm >= 0, fmt::format("a clip_norm of {} cannot be", options.clip_norm),
+         "Give a positive number, or 0 for none.");
+  expect(options.virtual_shards == 0 || options.virtual_shards >= strategy.replicas(),
+         fmt::format("{} virtual shards are too few for {} replicas", options.virtual_shards,
+                     strategy.replicas()),
+         "Give at least one a replica, or 0.");
+  int shards = std::max(options.virtual_shards, strategy.replicas());
+  expect(options.batch_size >= shards,
+         fmt::format("a batch of {} samples cannot be split into {} shards", options.batch_size,
+                     shards),
+         "Give a larger batch_size (it is that of all workers together), or fewer shards.");
+}
+
+void check(const FitOptions& options, const Dataset& data, std::int64_t batch_size) {
+  expect(data.size() > 0, "there are no samples to train on", "Look at the data set.");
+  expect(options.epochs >= 0, fmt::format("{} epochs cannot be", options.epochs),
+         "Give 0 or more.");
+  std::int64_t most = (data.size() + batch_size - 1) / batch_size;
+  expect(options.steps_per_epoch >= 0 && options.steps_per_epoch <= most,
+         fmt::format("{} steps an epoch cannot be: {} samples in batches of {} are {} steps",
+                     options.steps_per_epoch, data.size(), batch_size, most),
+         "Give no more than that, or 0 for all.");
+  expect(options.max_steps >= 0, fmt::format("max_steps {} cannot be", options.max_steps),
+         "Give a positive number, or 0 for no limit.");
+}
+
+// As fit() calls them: what it adds itself, then by stage.
+std::vector<std::shared_ptr<Callback>> in_order(const FitOptions& options) {
+  auto callbacks = options.callbacks;
+  for (const auto& callback : callbacks)
+    expect(callback != nullptr, "a callback of the list is null", "Take it out.");
+  auto add_missing = [&]<typename C>(std::shared_ptr<C> callback) {
+    if (std::none_of(callbacks.begin(), callbacks.end(),
+                     [](const auto& other) { return dynamic_cast<C*>(other.get()) != nullptr; }))
+      callbacks.push_back(std::move(callback));
+  };
+  add_missing(std::make_shared<BroadcastGlobalVariables>());
+  if (options.progress) add_missing(std::make_shared<Progress>());
+  std::stable_sort(callbacks.begin(), callbacks.end(),
+                   [](const auto& a, const auto& b) { return a->stage() < b->stage(); });
+  return callbacks;
+}
+
+FitOptions one_step_of(FitOptions options, std::int64_t steps_done) {
+  options.epochs = std::max<std::int64_t>(options.epochs, 1);
+  options.steps_per_epoch = 1;
+  options.max_steps = steps_done + 1;
+  options.resume.clear();
+  return options;
+}
+
+}  // namespace
+
+struct Trainer::State {
+  std::shared_ptr<parallel::Strategy> strategy;
+  Model model;
+  std::shared_ptr<torch::optim::Optimizer> optimizer;
+  MakeOptimizer make_optimizer;  // or nothing
+  Loss loss;
+  TrainerOptions options;
+  std::vector<std::unique_ptr<ReplicaTrainer>> replicas;  // by local index, made by the first run
+  Position position;
+  std::mutex making;
+
+  // The replica's part, made at the first call. On the replica's thread; collective.
+  ReplicaTrainer& part_of(const parallel::Replica& replica, int shards) {
+    auto& part = replicas[static_cast<std::size_t>(replica.local)];
+    if (!part) {
+      auto [own_model, own_optimizer] = model_and_optimizer(replica);
+      TrainerOptions own_options = options;
+      own_options.virtual_shards = shards;
+      part = std::make_unique<ReplicaTrainer>(replica, own_model, own_optimizer, loss, own_options,
+                                              strategy->local_replicas() > 1);
+    }
+    return *part;
+  }
+
+  // The first replica's are those that the user gave; the others' are copies. Copying reads what
+  // the first one moves to its device: one at a time.
+  std::pair<Model, std::shared_ptr<torch::optim::Optimizer>> model_and_optimizer(
+      const parallel::Replica& replica) {
+    std::lock_guard lock(making);
+    if (replica.local == 0) {
+      model.module().to(replica.device);
+      return {model, optimizer};
+    }
+    Model copy = model.replicate(replica.device);
+    return {copy, make_optimizer ? make_optimizer(copy.module().parameters())
+                                 : clone_optimizer(*optimizer, model.module().parameters(),
+                                                   copy.module().parameters())};
+  }
+
+  int default_shards() const {
+    return options.virtual_shards > 0 ? options.virtual_shards : strategy->replicas();
+  }
+};
+
+Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
+                 std::shared_ptr<torch::optim::Optimizer> optimizer, Loss loss,
+                 TrainerOptions options)
+    : state_(new State{.strategy = std::move(strategy),
+                       .model = std::move(model),
+                       .optimizer = std::move(optimizer),
+                       .make_optimizer = {},
+                       .loss = std::move(loss),
+                       .options = std::move(options),
+                       .replicas = {},
+                       .position = {},
+                       .making = {}}) {
+  expect(state_->strategy != nullptr, "there is no strategy", "Give context.strategy().");
+  expect(state_->optimizer != nullptr, "there is no optimizer",
+         "Give one over the model's parameters.");
+  check(state_->options, *state_->strategy);
+  state_->replicas.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
+  state_->position.sums = Sums(state_->options.metrics.size());
+}
+
+Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
+                 MakeOptimizer make_optimizer, Loss loss, TrainerOptions options)
+    : Trainer(std::move(strategy), model, make_optimizer(model.module().parameters()),
+              std::move(loss), std::move(options)) {
+  state_->make_optimizer = std::move(make_optimizer);
+}
+
+Trainer::~Trainer() = default;
+
+FitResult Trainer::fit(std::shared_ptr<const Dataset> data, FitOptions options) {
+  State& state = *state_;
+  expect(data != nullptr, "there is no data to train on", "Give a data set.");
+  check(options, *data, state.options.batch_size);
+  if (options.fast_dev_run) options = one_step_of(std::move(options), state.position.step);
+  auto callbacks = in_order(options);
+  FitControl control;
+  FitResult result;
+  state.strategy->run([&](const parallel::Replica& replica) {
+    agree_on_options(replica, state.options, options);
+    auto checkpoint = ResumePoint::find(replica, options.resume, state.options);
+    ReplicaTrainer& part = state.part_of(replica, checkpoint.shards(state.default_shards()));
+    std::span<const std::shared_ptr<Callback>> own_callbacks = callbacks;
+    if (replica.local > 0) own_callbacks = {};
+    Position position = checkpoint.restore(part, state.position, own_callbacks);
+    FitLoop loop(part, *state.strategy, data, options, state.options, own_callbacks, control,
+                 position);
+    FitResult mine = loop.run();
+    if (replica.local == 0) {
+      result = std::move(mine);
+      state.position = loop.position();
+    }
+  });
+  return result;
+}
+
+Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
+  State& state = *state_;
+  Logs logs;
+  state.strategy->run([&](const parallel::Replica& replica) {
+    Sums sums = state.part_of(replica, state.default_shards())
+                    .evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
+    if (replica.local == 0) logs = sums.logs(state.options.metrics);
+  });
+  return logs;
+}
+
+torch::Tensor Trainer::predict(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
+  State& state = *state_;
+  torch::Tensor outputs;
+  state.strategy->run([&](const parallel::Replica& replica) {
+    auto mine = state.part_of(replica, state.default_shards())
+                    .predict(*data, batch_size > 0 ? batch_size : state.options.batch_size);
+    if (replica.local == 0) outputs = mine;
+  });
+  return outputs;
+}
+
+const Model& Trainer::model() const { return state_->model; }
+std::string Trainer::weights() const { return fingerprint(state_->model.module()); }
+
+}  // namespace cohort::train
