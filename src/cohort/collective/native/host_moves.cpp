@@ -6,7 +6,6 @@
 #include "cohort/collective/kernels.h"
 #include "cohort/collective/native/local.h"
 #include "cohort/collective/native/spread_failure.h"
-#include "cohort/collective/native/spread_failure.h"
 
 namespace cohort::collective {
 
