@@ -143,7 +143,7 @@ class WhatARunLeaves(ProgramTest):
         self.run_workers(2, RESNET, "--data_dir", "data", "--batch_size", "8", "--max_steps", "2",
                          "--model_dir", model, "--trace")
         checkpoint = json.loads(next((model / "checkpoints").glob("step-*.json")).read_text())
-        self.assertIn("checkpoint", checkpoint)
+        self.assertEqual(checkpoint["checkpoint"]["state"]["config"]["batch_size"], "8")
         trace = json.loads((model / "trace" / "trace.json").read_text())
         names = {event.get("name") for event in trace["traceEvents"]}
         self.assertIn("step", names)

@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
 
-// Everything that changes what is computed, by name.
-nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit) {
+// Everything of a trainer that changes what is computed, by name.
+nlohmann::json values_of(const TrainerOptions& trainer) {
   return {{"batch_size", trainer.batch_size},
           {"virtual_shards", trainer.virtual_shards},
           {"seed", trainer.seed},
@@ -27,14 +27,20 @@ nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fi
           {"compression", static_cast<int>(trainer.compression)},
           {"bucket_bytes", trainer.bucket_bytes},
           {"allow_unused", trainer.allow_unused},
-          {"metrics", trainer.metrics.size()},
-          {"epochs", fit.epochs},
-          {"steps_per_epoch", fit.steps_per_epoch},
-          {"max_steps", fit.max_steps},
-          {"shuffle", fit.shuffle},
-          {"validation", fit.validation ? fit.validation->size() : 0},
-          {"validation_batch_size", fit.validation_batch_size},
-          {"fast_dev_run", fit.fast_dev_run}};
+          {"metrics", trainer.metrics.size()}};
+}
+
+// The same, and what fit() was asked for.
+nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit) {
+  nlohmann::json values = values_of(trainer);
+  values.update({{"epochs", fit.epochs},
+                 {"steps_per_epoch", fit.steps_per_epoch},
+                 {"max_steps", fit.max_steps},
+                 {"shuffle", fit.shuffle},
+                 {"validation", fit.validation ? fit.validation->size() : 0},
+                 {"validation_batch_size", fit.validation_batch_size},
+                 {"fast_dev_run", fit.fast_dev_run}});
+  return values;
 }
 
 void expect_same(const char* what, std::uint64_t saved, std::uint64_t asked) {
@@ -154,6 +160,8 @@ Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
                                 {"loss_scale", trainer.loss_scale().scale()},
                                 {"good_steps", trainer.loss_scale().good_steps()},
                                 {"epoch_sums", save(position.sums)}}};
+  const nlohmann::json values = values_of(options);
+  for (const auto& [name, value] : values.items()) checkpoint.state.config[name] = value.dump();
   for (const auto& callback : callbacks)
     if (auto name = callback->state_name(); !name.empty())
       checkpoint.state.callbacks[name] = callback->save_state();
