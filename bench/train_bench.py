@@ -111,6 +111,9 @@ def main():
                     for name in ("trainer", "ddp")}
             targets.record(f"{model}_peak_kib_trainer", [peak["trainer"]])
             targets.record(f"{model}_peak_kib_ddp", [peak["ddp"]])
+            for name in ("trainer", "ddp"):  # pages that the workers share counted once
+                targets.record(f"{model}_job_memory_kib_{name}",
+                               [sum(line["share_kib"] for line in m[name]) for m, _ in rounds])
             targets.expect(f"{model}_peak_memory_of_ddp", peak["trainer"] / peak["ddp"], "<=", 1.0)
     targets.finish()
 

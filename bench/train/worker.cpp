@@ -9,11 +9,11 @@
 // bench/train/ddp_worker.py does the same in Python: same weights to begin with, same data.
 #include <cohort/cohort.h>
 #include <fmt/core.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "examples/resnet_cifar/resnet.h"
@@ -48,13 +48,17 @@ Case find_case(const std::string& name) {
                              {.advice = "Give resnet20 or mlp."});
 }
 
-// Values that need no random generator, so that Python can make the same: of the k-th parameter
-// with two or more dimensions.
+// Values that need no random generator, so that Python can make the same: a sine for the k-th
+// parameter with two or more dimensions, no bias.
 void initialise(torch::nn::Module& module) {
   torch::NoGradGuard no_gradients;
   int k = 0;
-  for (auto& parameter : module.parameters()) {
-    if (parameter.dim() < 2) continue;
+  for (auto& item : module.named_parameters()) {
+    torch::Tensor parameter = item.value();
+    if (parameter.dim() < 2) {
+      if (item.key().ends_with("bias")) parameter.zero_();
+      continue;
+    }
     double fan_in = static_cast<double>(parameter.numel()) / static_cast<double>(parameter.size(0));
     auto index = torch::arange(parameter.numel(), torch::kFloat64);
     parameter.copy_(((index * 0.37 + ++k).sin() * std::sqrt(2 / fan_in)).view(parameter.sizes()));
@@ -69,6 +73,24 @@ cohort::Batch make_data(int64_t samples, const std::vector<int64_t>& shape, int6
   return {(index * 0.01).sin().to(torch::kFloat32).view(sizes),
           torch::arange(first, first + samples).remainder(10)};
 }
+
+// Without buffers: in a loop of one's own each worker keeps its batch-norm statistics.
+std::string fingerprint_of_parameters(const torch::nn::Module& module) {
+  cohort::train::NamedTensors parameters;
+  for (const auto& item : module.named_parameters()) parameters[item.key()] = item.value().detach();
+  return cohort::fingerprint(parameters);
+}
+
+// The number behind `name` in a file of /proc/self, in KiB.
+std::int64_t memory_kib(const char* file, const std::string& name) {
+  std::ifstream lines(file);
+  for (std::string word; lines >> word;)
+    if (std::int64_t kib = 0; word == name && lines >> kib) return kib;
+  return 0;
+}
+
+// The peak of memory counts from here: making the first weights is not training.
+void forget_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
 
 struct Measured {
   double seconds = 0;
@@ -119,6 +141,7 @@ int run(int argc, char** argv) {
       model.module().parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
   auto strategy = context.strategy();
   Measured measured;
+  forget_peak();
   context.group().barrier();
   if (mode == "trainer") {
     auto all = make_data(batch * context.size(), shape, 0);
@@ -139,13 +162,14 @@ int run(int argc, char** argv) {
         model, *optimizer, [&] { optimizer->step(); },
         make_data(batch, shape, batch * context.rank()), warmup, steps);
   }
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  nlohmann::json line{{"rank", context.rank()},
-                      {"samples_per_second", static_cast<double>(batch * steps) / measured.seconds},
-                      {"loss", measured.loss},
-                      {"weights", cohort::fingerprint(model.module())},
-                      {"peak_kib", usage.ru_maxrss}};
+  nlohmann::json line{
+      {"rank", context.rank()},
+      {"samples_per_second", static_cast<double>(batch * steps) / measured.seconds},
+      {"loss", measured.loss},
+      {"weights", fingerprint_of_parameters(model.module())},
+      // Pages shared with others counted in part: the peer's buckets are mapped too.
+      {"share_kib", memory_kib("/proc/self/smaps_rollup", "Pss:")},
+      {"peak_kib", memory_kib("/proc/self/status", "VmHWM:")}};
   fmt::print("measured {}\n", line.dump());
   std::fflush(stdout);
   context.leave();
