@@ -23,6 +23,14 @@ function(cohort_torch_target target)
   endif()
 endfunction()
 
+# cohort_torch_test(NAME LABEL LIBRARY SOURCES...): cohort_test() of units that use LibTorch.
+function(cohort_torch_test name label library)
+  if(COHORT_TESTS)
+    cohort_test(${name} ${label} SOURCES ${ARGN} LINK ${library})
+    cohort_torch_target(${name})
+  endif()
+endfunction()
+
 if(COHORT_HAVE_TORCH)
   file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/torch_pch.cpp"
        CONTENT "// Carries the precompiled header.\n")

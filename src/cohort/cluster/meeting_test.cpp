@@ -12,7 +12,7 @@
 #include "cohort/base/files.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/process.h"
-#include "cohort/cluster/scratch_folder_test.h"
+#include "cohort/base/scratch_folder_test.h"
 
 namespace cohort::cluster {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/base/scratch_folder_test.h"
 #include "cohort/base/socket.h"
-#include "cohort/cluster/scratch_folder_test.h"
 #include "cohort/cluster/session.h"
 
 namespace cohort::cluster {

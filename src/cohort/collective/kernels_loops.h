@@ -156,6 +156,19 @@ struct Loops {
   }
 };
 
+// Copies lines of 64 bytes, four at a time, as far as they go; `put` writes one.
+template <typename Put>
+COHORT_INLINE void copy_lines(char*& t, const char*& f, std::size_t& bytes, Put put) {
+  for (; bytes >= 256; bytes -= 256, t += 256, f += 256) {
+    const VecU8x64 a = read<VecU8x64>(f), b = read<VecU8x64>(f + 64);
+    const VecU8x64 c = read<VecU8x64>(f + 128), d = read<VecU8x64>(f + 192);
+    put(t, a);
+    put(t + 64, b);
+    put(t + 128, c);
+    put(t + 192, d);
+  }
+}
+
 void copy_vectors(void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;  // the pointers may then be null
   auto* t = static_cast<char*>(to);
@@ -167,14 +180,7 @@ void copy_vectors(void* to, const void* from, std::size_t bytes) {
     t += head;
     f += head;
     bytes -= head;
-    for (; bytes >= 256; bytes -= 256, t += 256, f += 256) {
-      const VecU8x64 a = read<VecU8x64>(f), b = read<VecU8x64>(f + 64);
-      const VecU8x64 c = read<VecU8x64>(f + 128), d = read<VecU8x64>(f + 192);
-      write(t, a);
-      write(t + 64, b);
-      write(t + 128, c);
-      write(t + 192, d);
-    }
+    copy_lines(t, f, bytes, [](char* line, const VecU8x64& value) { write(line, value); });
   }
   __builtin_memcpy(t, f, bytes);
 }
@@ -200,14 +206,7 @@ void copy_around_vectors(void* to, const void* from, std::size_t bytes) {
     f += head;
     bytes -= head;
   }
-  for (; bytes >= 256; bytes -= 256, t += 256, f += 256) {
-    const VecU8x64 a = read<VecU8x64>(f), b = read<VecU8x64>(f + 64);
-    const VecU8x64 c = read<VecU8x64>(f + 128), d = read<VecU8x64>(f + 192);
-    write_around(t, a);
-    write_around(t + 64, b);
-    write_around(t + 128, c);
-    write_around(t + 192, d);
-  }
+  copy_lines(t, f, bytes, [](char* line, const VecU8x64& value) { write_around(line, value); });
   copy_vectors(t, f, bytes);
   _mm_sfence();
 }

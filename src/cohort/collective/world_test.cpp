@@ -8,15 +8,14 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/base/scratch_folder_test.h"
 #include "cohort/base/socket.h"
-#include "cohort/cluster/scratch_folder_test.h"
 
 namespace cohort::collective {
 namespace {
 
 using cluster::Environment;
 using cluster::Role;
-using cluster::ScratchFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 

@@ -8,7 +8,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/report/temporary_folder_test.h"
+#include "cohort/base/scratch_folder_test.h"
 
 namespace cohort::report {
 namespace {
@@ -29,7 +29,7 @@ class SmallFiles {
 };
 
 TEST(AppendFile, MakesItsFolderAndKeepsWhatWasThere) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   auto path = folder / "a/b/file";
   AppendFile(path, AppendFile::Open::fresh).append("one\n");
   AppendFile(path, AppendFile::Open::extend).append("two\n");
@@ -39,7 +39,7 @@ TEST(AppendFile, MakesItsFolderAndKeepsWhatWasThere) {
 }
 
 TEST(AppendFile, AFewRecordsWaitForTheFlush) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   AppendFile file(folder / "file", AppendFile::Open::fresh);
   file.append("record\n");
   EXPECT_EQ(read_file(file.path()), "");
@@ -50,7 +50,7 @@ TEST(AppendFile, AFewRecordsWaitForTheFlush) {
 }
 
 TEST(AppendFile, AUniqueFileDoesNotTouchAnExistingOne) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_file_atomically(folder / "file", "mine");
   try {
     AppendFile(folder / "file", AppendFile::Open::unique);
@@ -62,7 +62,7 @@ TEST(AppendFile, AUniqueFileDoesNotTouchAnExistingOne) {
 }
 
 TEST(AppendFile, AFolderThatCannotBeMadeIsNamed) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_file_atomically(folder / "file", "not a folder");
   auto message =
       message_of<SystemError>([&] { AppendFile(folder / "file/x", AppendFile::Open::fresh); });
@@ -70,7 +70,7 @@ TEST(AppendFile, AFolderThatCannotBeMadeIsNamed) {
 }
 
 TEST(AppendFile, AFullDiskIsAnErrorWithThePathAndLeavesWholeRecords) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   AppendFile file(folder / "file", AppendFile::Open::fresh);
   file.append("whole\n");
   file.flush();

@@ -10,7 +10,7 @@
 #include "cohort/base/files.h"
 #include "cohort/base/machine.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/report/temporary_folder_test.h"
+#include "cohort/base/scratch_folder_test.h"
 
 // That the real TensorBoard reads all of it is the job of tests/report/event_file_test.py.
 namespace cohort::report {
@@ -39,7 +39,7 @@ std::vector<std::string> records(const std::filesystem::path& path) {
 }
 
 TEST(EventWriter, AFileBeginsWithItsVersionAndHoldsCheckedRecords) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   EventWriter writer(folder.path());
   writer.scalar("loss", 0.5, 3);
   writer.text("notes", "# hello", 0);
@@ -52,7 +52,7 @@ TEST(EventWriter, AFileBeginsWithItsVersionAndHoldsCheckedRecords) {
 }
 
 TEST(EventWriter, WritersOfOneProcessAndFolderHaveFilesOfTheirOwn) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   EventWriter first(folder / "run"), second(folder / "run");
   EXPECT_NE(first.path(), second.path());
   std::string name = first.path().filename();
@@ -61,7 +61,7 @@ TEST(EventWriter, WritersOfOneProcessAndFolderHaveFilesOfTheirOwn) {
 }
 
 TEST(EventWriter, ANumberThatIsNotFiniteIsSaidBesideTheHistogram) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   EventWriter writer(folder.path());
   writer.histogram("weights", std::vector<float>{1.0f, NAN}, 1);
   writer.histogram("good", std::vector<float>{1.0f}, 1);
@@ -72,7 +72,7 @@ TEST(EventWriter, ANumberThatIsNotFiniteIsSaidBesideTheHistogram) {
 }
 
 TEST(EventWriter, AFolderThatCannotBeMadeIsAnErrorWithItsPath) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_file_atomically(folder / "file", "");
   EXPECT_THAT(message_of<SystemError>([&] { EventWriter writer(folder / "file/run"); }),
               HasSubstr((folder / "file/run").string()));

@@ -9,7 +9,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/report/temporary_folder_test.h"
+#include "cohort/base/scratch_folder_test.h"
 
 namespace cohort::report {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(CsvLog, TheFirstRowGivesTheColumns) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   CsvLog log(folder / "metrics.csv");
   log.write({1, {{"loss", 0.5}, {"note", "a,b"}}});
   log.write({2, {{"note", "x"}, {"loss", 0.1}}});
@@ -27,7 +27,7 @@ TEST(CsvLog, TheFirstRowGivesTheColumns) {
 }
 
 TEST(CsvLog, ANewColumnIsAppendedToEveryLine) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   CsvLog log(folder / "metrics.csv");
   log.write({1, {{"loss", 0.5}}});
   log.write({2, {{"accuracy", 0.9}, {"loss", 0.25}}});
@@ -37,7 +37,7 @@ TEST(CsvLog, ANewColumnIsAppendedToEveryLine) {
 }
 
 TEST(CsvLog, NumbersAreReadBackExactly) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   CsvLog log(folder / "metrics.csv");
   log.write({1, {{"a", 0.1}, {"b", std::int64_t{1} << 60}, {"c", true}, {"d", NAN}}});
   log.flush();
@@ -45,7 +45,7 @@ TEST(CsvLog, NumbersAreReadBackExactly) {
 }
 
 TEST(CsvLog, AResumedFileLosesTheRowsThatWillBeWrittenAgain) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   auto path = folder / "metrics.csv";
   write_file_atomically(path, "step,loss\n10,0.5\n20,0.4\n30,0.3\n40,0.");
   CsvLog log(path, 20);
@@ -55,7 +55,7 @@ TEST(CsvLog, AResumedFileLosesTheRowsThatWillBeWrittenAgain) {
 }
 
 TEST(CsvLog, WithoutResumeTheFileBeginsAnew) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   auto path = folder / "metrics.csv";
   write_file_atomically(path, "step,loss\n10,0.5\n");
   CsvLog log(path);
@@ -65,7 +65,7 @@ TEST(CsvLog, WithoutResumeTheFileBeginsAnew) {
 }
 
 TEST(CsvLog, AResumeWithoutAFileStartsOne) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   CsvLog log(folder / "new/metrics.csv", 100);
   log.write({101, {{"loss", 1.0}}});
   log.flush();
@@ -73,7 +73,7 @@ TEST(CsvLog, AResumeWithoutAFileStartsOne) {
 }
 
 TEST(CsvLog, ForeignFilesAreRefusedAndLeftAlone) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   for (const char* text : {"name,age\nann,7\n", "step,loss\nfive,0.5\n"}) {
     write_file_atomically(folder / "metrics.csv", text);
     EXPECT_THAT(message_of<InvalidInput>([&] { CsvLog log(folder / "metrics.csv", 5); }),
@@ -83,7 +83,7 @@ TEST(CsvLog, ForeignFilesAreRefusedAndLeftAlone) {
 }
 
 TEST(JsonLinesLog, EachRowIsAnObject) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   JsonLinesLog log(folder / "metrics.jsonl");
   log.write({1, {{"loss", 0.5}, {"best", true}, {"note", "\"\n\xff"}, {"bad", INFINITY}}});
   log.flush();
@@ -97,7 +97,7 @@ TEST(JsonLinesLog, EachRowIsAnObject) {
 }
 
 TEST(JsonLinesLog, AResumedFileLosesTheRowsThatWillBeWrittenAgain) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   auto path = folder / "metrics.jsonl";
   write_file_atomically(path, "{\"step\":1,\"a\":1}\n{\"step\":2}\n{\"step\":3}\n{\"st");
   JsonLinesLog log(path, 2);
@@ -107,7 +107,7 @@ TEST(JsonLinesLog, AResumedFileLosesTheRowsThatWillBeWrittenAgain) {
 }
 
 TEST(JsonLinesLog, ForeignFilesAreRefused) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   write_file_atomically(folder / "m", "{\"loss\":1}\n");
   EXPECT_THAT(message_of<InvalidInput>([&] { JsonLinesLog log(folder / "m", 5); }),
               HasSubstr("{\"loss\":1}"));

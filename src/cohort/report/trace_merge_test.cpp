@@ -8,7 +8,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/report/temporary_folder_test.h"
+#include "cohort/base/scratch_folder_test.h"
 #include "cohort/report/trace.h"
 
 namespace cohort::report {
@@ -18,7 +18,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 TEST(MergeTraces, ClocksOfAllRanksBecomeThatOfRank0) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   // One collective, seen by two ranks; rank 1's clock is 5 s ahead of rank 0's.
   TraceRecorder zero({.rank = 0, .max_events = 2}), one({.rank = 1, .clock_offset_us = -5'000'000});
   zero.complete("all_reduce", "collective", 100'000'000, 101'000'000);
@@ -44,7 +44,7 @@ TEST(MergeTraces, ClocksOfAllRanksBecomeThatOfRank0) {
 }
 
 TEST(MergeTraces, WhatIsNoTraceOfARankIsRefusedByName) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   auto good = TraceRecorder({.rank = 0}).write(folder.path());
   auto merge_with = [&](const std::string& text) {
     write_file_atomically(folder / "bad.json", text);

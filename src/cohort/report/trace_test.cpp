@@ -9,7 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
-#include "cohort/report/temporary_folder_test.h"
+#include "cohort/base/scratch_folder_test.h"
 
 namespace cohort::report {
 namespace {
@@ -93,7 +93,7 @@ TEST(TraceRecorder, NumbersThatAreNotFiniteDoNotBreakTheFile) {
 }
 
 TEST(TraceRecorder, TheFileIsNamedAfterTheRank) {
-  TemporaryFolder folder;
+  ScratchFolder folder;
   TraceRecorder recorder({.rank = 7});
   recorder.set_clock_offset_us(-42);
   auto path = recorder.write(folder / "traces");

@@ -8,6 +8,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/base/scratch_folder_test.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/training_fixture_test.h"
 
@@ -118,7 +119,7 @@ TEST(Trainer, PredictsInTheOrderOfTheData) {
 TEST(Trainer, ResumesInTheMiddleOfAnEpochWithAnotherNumberOfReplicas) {
   TrainerOptions options{.batch_size = 8, .virtual_shards = 6};
   auto straight = train(2, options, {.epochs = 2});
-  Folder folder;
+  ScratchFolder folder;
   auto checkpoints = std::make_shared<ModelCheckpoint>(folder.path());
   auto half = train(3, options, {.epochs = 2, .max_steps = 9, .callbacks = {checkpoints}});
   ASSERT_EQ(half.fit.step, 9);
@@ -129,7 +130,7 @@ TEST(Trainer, ResumesInTheMiddleOfAnEpochWithAnotherNumberOfReplicas) {
 }
 
 TEST(Trainer, ResumesWithTheCheckpointsShardsWhenNoneAreAskedFor) {
-  Folder folder;
+  ScratchFolder folder;
   auto checkpoints = std::make_shared<ModelCheckpoint>(folder.path());
   train(4, {.batch_size = 8}, {.max_steps = 3, .callbacks = {checkpoints}});
   auto straight = train(4, {.batch_size = 8}, {.epochs = 1});
@@ -138,7 +139,7 @@ TEST(Trainer, ResumesWithTheCheckpointsShardsWhenNoneAreAskedFor) {
 }
 
 TEST(Trainer, RefusesACheckpointOfAnotherTraining) {
-  Folder folder;
+  ScratchFolder folder;
   auto checkpoints = std::make_shared<ModelCheckpoint>(folder.path());
   train(1, {.batch_size = 8}, {.max_steps = 2, .callbacks = {checkpoints}});
   EXPECT_THAT(
@@ -150,7 +151,7 @@ TEST(Trainer, RefusesACheckpointOfAnotherTraining) {
 }
 
 TEST(Trainer, FastDevRunMakesOneStepAndWritesNothing) {
-  Folder folder;
+  ScratchFolder folder;
   auto outcome = train(2, {.batch_size = 8},
                        {.epochs = 5,
                         .validation = small_images(31, false),

@@ -1,9 +1,7 @@
 #pragma once
 
 #include <torch/torch.h>
-#include <unistd.h>
 
-#include <filesystem>
 #include <string>
 
 #include "cohort/parallel/context.h"
@@ -60,19 +58,5 @@ inline std::shared_ptr<torch::optim::Optimizer> sgd(const SmallNet& net, double 
   return std::make_shared<torch::optim::SGD>(net->parameters(),
                                              torch::optim::SGDOptions(rate).momentum(0.9));
 }
-
-// A fresh folder that goes when the test does.
-class Folder {
- public:
-  Folder() {
-    std::string name = std::filesystem::temp_directory_path() / "cohort-train-XXXXXX";
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace cohort::train::testing

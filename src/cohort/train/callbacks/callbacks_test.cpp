@@ -6,6 +6,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/base/scratch_folder_test.h"
 #include "cohort/train/callbacks/early_stopping.h"
 #include "cohort/train/callbacks/horovod.h"
 #include "cohort/train/callbacks/learning_rate_schedules.h"
@@ -120,7 +121,7 @@ TEST(Callbacks, PlateauLowersTheRate) {
 }
 
 TEST(Callbacks, CsvHasALineAnEpoch) {
-  Folder folder;
+  ScratchFolder folder;
   fit_with({std::make_shared<CsvLog>(folder.path() / "log.csv")}, 3);
   std::ifstream file(folder.path() / "log.csv");
   std::string line;

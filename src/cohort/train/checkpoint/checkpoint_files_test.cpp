@@ -9,7 +9,7 @@
 #include "cohort/base/files.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/train/checkpoint/durable_file.h"
-#include "cohort/train/checkpoint/scratch_folder_test.h"
+#include "cohort/train/checkpoint/put_file_test.h"
 #include "cohort/train/checkpoint/training_state.h"
 
 namespace cohort::train {

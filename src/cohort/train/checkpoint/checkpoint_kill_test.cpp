@@ -10,7 +10,7 @@
 
 #include "cohort/train/checkpoint/checkpoint_files.h"
 #include "cohort/train/checkpoint/checkpoint_writer.h"
-#include "cohort/train/checkpoint/scratch_folder_test.h"
+#include "cohort/train/checkpoint/put_file_test.h"
 
 namespace cohort::train {
 namespace {

@@ -7,7 +7,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/train/checkpoint/checkpoint_files.h"
-#include "cohort/train/checkpoint/scratch_folder_test.h"
+#include "cohort/train/checkpoint/put_file_test.h"
 
 namespace cohort::train {
 namespace {

@@ -11,7 +11,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/sha256_stream.h"
 #include "cohort/train/checkpoint/module_state.h"
-#include "cohort/train/checkpoint/scratch_folder_test.h"
+#include "cohort/train/checkpoint/put_file_test.h"
 
 namespace cohort::train {
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cohort/base/files.h"
+#include "cohort/base/scratch_folder_test.h"
 #include "cohort/train/data/data_file.h"
 
 namespace cohort::train {
@@ -46,19 +47,14 @@ inline Bytes idx_bytes(const std::vector<std::uint32_t>& dims, const Bytes& elem
 // A folder of one test, removed after it.
 class DataTest : public ::testing::Test {
  protected:
-  DataTest() {
-    std::string name = (std::filesystem::temp_directory_path() / "cohort-test-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~DataTest() override { std::filesystem::remove_all(folder_); }
-
   DataFile write(const std::string& name, const Bytes& bytes) const {
     write_file_atomically(folder_ / name,
                           {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     return {folder_ / name, "Fetch it again"};
   }
 
-  std::filesystem::path folder_;
+  ScratchFolder scratch_;
+  const std::filesystem::path& folder_ = scratch_.path();
 };
 
 }  // namespace cohort::train

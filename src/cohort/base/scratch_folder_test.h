@@ -1,13 +1,11 @@
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+#include <stdexcept>
 #include <string>
 
-namespace cohort::train {
+namespace cohort {
 
 // For tests: a folder of its own, gone with the object.
 class ScratchFolder {
@@ -30,8 +28,4 @@ class ScratchFolder {
   std::filesystem::path path_;
 };
 
-inline void put(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream(path, std::ios::binary) << bytes;
-}
-
-}  // namespace cohort::train
+}  // namespace cohort
