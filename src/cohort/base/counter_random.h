@@ -21,6 +21,7 @@ enum class RandomStream : std::uint64_t {
   kDropout = 2,
   kAugmentation = 3,
   kInitialisation = 4,
+  kEmbeddingRow = 5,
   kUser = 1'000'000,
 };
 

@@ -1,7 +1,6 @@
 #include "cohort/cluster/session.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "cohort/base/endpoint.h"
@@ -14,8 +13,6 @@
 namespace cohort::cluster {
 namespace {
 
-constexpr const char* kDone = "done";
-constexpr const char* kLost = "lost";
 // A task that has waited this long for the chief says so: silence looks like a hang.
 constexpr auto kQuietWait = std::chrono::seconds(2);
 
@@ -70,16 +67,13 @@ SessionOptions SessionOptions::from(const Environment& environment) {
 
 Session::Session(const Role& role) : role_(role), name_(name_of(role.task)) {
   if (role.cluster.empty()) {
-    for (int rank = 0; rank < role.size; ++rank)
-      trainers_.push_back(name_of({TaskType::worker, rank}));
-    awaited_ = trainers_;
-    return;
+    for (int rank = 0; rank < role.size; ++rank) awaited_.push_back({TaskType::worker, rank});
+  } else {
+    awaited_ = role.cluster.training_tasks(role.chief_trains);
   }
-  for (const auto& task : role.cluster.training_tasks(role.chief_trains))
-    trainers_.push_back(name_of(task));
-  awaited_ = trainers_;
-  if (!role.chief_trains)
-    if (auto chief = role.cluster.chief()) awaited_.push_back(name_of(*chief));
+  for (const auto& task : awaited_) trainers_.push_back(name_of(task));
+  if (role.chief_trains) return;
+  if (auto chief = role.cluster.chief()) awaited_.push_back(*chief);
 }
 
 Session::~Session() {
@@ -134,8 +128,7 @@ void Session::connect(const Address& store, const SessionOptions& options) {
         {.advice = role_.store ? "Check that the launcher of this job still runs."
                                : fmt::format("Start {} too: it hosts the store.", store_host_)});
   }
-  client_->remove(end_key(name_), deadline);
-  client_->set_on_disconnect(end_key(name_), kLost, deadline);
+  announce(deadline);
   if (by_hand) agree_on_tasks(deadline);
 }
 
@@ -197,72 +190,6 @@ void Session::barrier(const std::string& name, Deadline deadline) {
   if (std::find(trainers_.begin(), trainers_.end(), name_) == trainers_.end())
     options.members.clear();
   client_->barrier(key("barrier/" + name), role_.size, deadline, options);
-}
-
-void Session::done(Deadline deadline) {
-  if (is_alone() || std::exchange(is_done_, true)) return;
-  // In this order there is no instant at which our end would go unreported.
-  client_->set_on_disconnect(end_key(name_), kDone, deadline);
-  client_->set(end_key(name_), kDone, deadline);
-}
-
-void Session::serve_until_done(Deadline deadline) {
-  if (is_alone()) return;
-  if (std::find(awaited_.begin(), awaited_.end(), name_) != awaited_.end())
-    throw InvalidInput(fmt::format("{} trains, so it cannot wait for the training to end", name_),
-                       {.advice = "Call done() instead."});
-  std::set<std::string> missing;
-  for (const auto& name : awaited_) missing.insert(end_key(name));
-  StoreWatch watch = client_->watch(key("end/"), deadline);
-  while (!missing.empty()) {
-    auto event = watch.next(deadline);
-    if (!event)
-      throw TimeoutError(fmt::format("{} of {} training tasks are not done in time", missing.size(),
-                                     awaited_.size()),
-                         {.task = name_, .during = "serve_until_done"});
-    if (event->kind != StoreEvent::Kind::set || !missing.count(event->key)) continue;
-    if (event->value == kLost)
-      throw PeerError(
-          fmt::format("{} left the job without saying that it is done",
-                      event->key.substr(end_key("").size())),
-          {.task = name_, .during = "serve_until_done", .advice = "Look at the log of that task."});
-    missing.erase(event->key);
-  }
-  done(deadline);
-}
-
-void Session::wait_for_others(Deadline deadline) {
-  std::set<std::string> missing;
-  for (const auto& name : awaited_) missing.insert(end_key(name));
-  StoreWatch watch = client_->watch(key("end/"), deadline);
-  while (!missing.empty()) {
-    auto event = watch.next(deadline);
-    if (!event) break;
-    if (event->kind == StoreEvent::Kind::set) missing.erase(event->key);
-  }
-  std::size_t prefix = end_key("").size();
-  std::vector<std::string> names;
-  for (const auto& key : missing) names.push_back(key.substr(prefix));
-  if (!names.empty())
-    log::warning("the job's store closes though these tasks are not done: {}",
-                 cohort::join(names, ", "));
-  else if (!server_->wait_for_clients_at_most(1, deadline))
-    log::warning("the job's store closes though {} other tasks are still connected",
-                 server_->client_count() - 1);
-}
-
-void Session::close(Deadline deadline) {
-  if (is_alone()) return;
-  if (server_ && is_done_) {
-    try {
-      wait_for_others(deadline);
-    } catch (const Error& error) {
-      log::warning("the job's store closes early: {}", error.what());
-    }
-  }
-  note_.reset();
-  client_->close();
-  if (server_) server_->close();
 }
 
 }  // namespace cohort::cluster

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,6 +29,15 @@ struct SessionOptions {
   // InvalidInput.
   static SessionOptions from(const Environment& environment);
 };
+
+// What a task that serves learns of one that trains.
+enum class TaskEvent {
+  lost,      // it went without a word, and may come back
+  returned,  // it was lost, and has joined again
+  done,      // it said so
+  gone       // it was lost for longer than one has patience
+};
+using TaskEventHandler = std::function<void(const TaskId& task, TaskEvent event)>;
 
 // One task's membership of its job: the store, a barrier, and the job's orderly end.
 //
@@ -72,6 +83,14 @@ class Session {
   // one left without.
   void serve_until_done(Deadline deadline);
 
+  // For servers that outlast the loss of others: as above, but a task that left without a word is
+  // waited for. Each event is told from this thread. Returns when every training task is done or
+  // gone; the result are those gone. A task that returns after it was taken for gone is awaited
+  // again, unless this call has returned.
+  // What `on_event` throws ends the call. From another thread, store().close() does (PeerError).
+  std::vector<TaskId> serve_through_losses(std::chrono::milliseconds patience,
+                                           const TaskEventHandler& on_event, Deadline deadline);
+
   // Leaves. The task that hosts the store stays, once it is done() itself, until the others have
   // left too or the deadline passed; it then warns and names those that still need the store.
   void close(Deadline deadline);
@@ -88,12 +107,16 @@ class Session {
   void agree_on_tasks(Deadline deadline);
   std::string name_of(const TaskId& task) const;
   std::string end_key(const std::string& name) const;
+  void announce(Deadline deadline);
+  void require_service() const;
+  std::map<std::string, TaskId> awaited_ends() const;
+  void leave_quietly(Deadline deadline);
   void wait_for_others(Deadline deadline);
 
   Role role_;
   std::string name_;                   // ours
   std::vector<std::string> trainers_;  // the training tasks, in rank order
-  std::vector<std::string> awaited_;   // whose done() ends the job: trainers_ and a coordinator
+  std::vector<TaskId> awaited_;        // whose done() ends the job: trainers_ and a coordinator
   std::string store_host_;             // the task that hosts the store, where none was given
   std::optional<Secret> secret_;
   std::unique_ptr<StoreServer> server_;

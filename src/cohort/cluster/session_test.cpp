@@ -7,6 +7,8 @@
 #include <future>
 
 #include "cohort/base/error.h"
+#include "cohort/base/message_of_test.h"
+#include "cohort/cluster/session_roles_test.h"
 
 namespace cohort::cluster {
 namespace {
@@ -14,51 +16,6 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
-
-template <typename E>
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no such error";
-}
-
-// A cluster on ports of this machine that nobody uses, as TF_CONFIG would tell it.
-ClusterSpec local_cluster(int workers, int ps, int chiefs = 0) {
-  auto addresses = [](int count) {
-    std::vector<std::unique_ptr<StoreServer>> holders;
-    std::vector<Address> result;
-    for (int i = 0; i < count; ++i) {
-      holders.push_back(std::make_unique<StoreServer>());
-      result.push_back(holders.back()->address());
-    }
-    return result;
-  };
-  ClusterSpec cluster;
-  auto all = addresses(workers + ps + chiefs);
-  cluster.set(TaskType::worker, {all.begin(), all.begin() + workers});
-  cluster.set(TaskType::ps, {all.begin() + workers, all.begin() + workers + ps});
-  cluster.set(TaskType::chief, {all.begin() + workers + ps, all.end()});
-  return cluster;
-}
-
-Role role_in(const ClusterSpec& cluster, TaskId task, bool chief_trains = true) {
-  Role role;
-  role.task = task;
-  role.cluster = cluster;
-  role.chief_trains = chief_trains;
-  role.dialect = "TF_CONFIG";
-  fill_ranks(role);
-  return role;
-}
-
-SessionOptions fast(std::optional<Secret> secret = std::nullopt) {
-  return {.timeout = std::chrono::seconds(20), .secret = std::move(secret)};
-}
 
 TEST(Session, ATaskThatIsAloneNeedsNoStore) {
   auto session = Session::join(Role{}, {});

@@ -92,7 +92,9 @@ class StoreClient {
 
   StoreWatch watch(const std::string& prefix, Deadline deadline);
 
-  // The store sets `key` when this connection ends, however it ends, unless cancelled before.
+  // The store sets `key` when this connection ends, however it ends, unless cancelled before. Of
+  // several who ask for one key only the last counts: a task that was started again is there, even
+  // where its old connection is seen to end only later.
   void set_on_disconnect(const std::string& key, std::string value, Deadline deadline);
   void cancel_on_disconnect(const std::string& key, Deadline deadline);
 

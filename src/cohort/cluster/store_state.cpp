@@ -37,7 +37,12 @@ void StoreState::disconnected(StoreClientId client) {
   auto outcomes = barriers_.client_left(client, gone.identity);
   for (auto request : gone.waits) end_wait({client, request});
   for (auto& outcome : outcomes) send_barrier(std::move(outcome));
-  for (auto& [key, value] : gone.wills) put(key, std::move(value));
+  for (auto& [key, value] : gone.wills) {
+    auto owner = will_owners_.find(key);
+    if (owner == will_owners_.end() || owner->second != client) continue;
+    will_owners_.erase(owner);
+    put(key, std::move(value));
+  }
 }
 
 void StoreState::handle(StoreClientId client, StoreRequest request, Clock::time_point now) {
@@ -76,9 +81,13 @@ void StoreState::handle(StoreClientId client, StoreRequest request, Clock::time_
         return reject(
             id, fmt::format("more than {} keys to set on disconnect", limits_.wills_per_client));
       asking.wills[request.key] = std::move(request.value);
+      will_owners_[request.key] = client;
       return answer(id, StoreStatus::ok);
     case StoreOp::cancel_on_disconnect:
       asking.wills.erase(request.key);
+      if (auto owner = will_owners_.find(request.key);
+          owner != will_owners_.end() && owner->second == client)
+        will_owners_.erase(owner);
       return answer(id, StoreStatus::ok);
   }
 }

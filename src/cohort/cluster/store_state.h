@@ -87,6 +87,7 @@ class StoreState {
   std::map<StoreWaitId, Wait> waits_;
   std::unordered_map<std::string, std::set<StoreWaitId>> waits_by_key_;
   std::set<std::pair<Clock::time_point, StoreWaitId>> expiries_;
+  std::unordered_map<std::string, StoreClientId> will_owners_;  // by key
   StoreBarriers barriers_;
   StoreWatches watches_;
 };

@@ -53,6 +53,17 @@ TEST_F(StoreStateTest, ABarrierWhoseCallersDisagreeIsRefusedForTheLateOne) {
   EXPECT_EQ(last_status(), StoreStatus::ok);
 }
 
+TEST_F(StoreStateTest, AConnectionThatEndsLateDoesNotSpeakForTheTaskThatCameBack) {
+  ask(1, {.op = StoreOp::set_on_disconnect, .key = "end", .value = "lost"});
+  ask(2, {.op = StoreOp::set_on_disconnect, .key = "end", .value = "lost again"});
+  state_.disconnected(1);
+  ask(3, {.op = StoreOp::try_get, .key = "end"});
+  EXPECT_EQ(last_status(), StoreStatus::missing);
+  state_.disconnected(2);
+  ask(3, {.op = StoreOp::try_get, .key = "end"});
+  EXPECT_EQ(*sent_.back().second.value, "lost again");
+}
+
 TEST_F(StoreStateTest, WaitsEndAtTheirOwnTime) {
   ask(1, {.op = StoreOp::get, .timeout_ms = 100, .key = "k"});
   ask(2, {.op = StoreOp::get, .timeout_ms = 50, .key = "k"});

@@ -97,6 +97,9 @@ void settle(JobOptions& options) {
   if (options.max_restarts < 0)
     throw InvalidInput(fmt::format("--max-restarts is {}", options.max_restarts),
                        {.advice = "Give 0 (never restart) or more."});
+  if (options.task_restarts < 0)
+    throw InvalidInput(fmt::format("--task-restarts is {}", options.task_restarts),
+                       {.advice = "Give 0 (never start a task again alone) or more."});
   if (options.gpus_per_worker.value_or(0) < 0)
     throw InvalidInput(fmt::format("--gpus-per-worker is {}", *options.gpus_per_worker),
                        {.advice = "Give 0 (none) or more."});

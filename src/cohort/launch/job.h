@@ -32,7 +32,8 @@ struct JobOptions {
   std::filesystem::path output;  // empty: cohort-output/<job id>
   std::optional<SuccessPolicy> success;
   std::chrono::milliseconds grace{5000};
-  int max_restarts = 0;
+  int max_restarts = 0;   // of the whole group
+  int task_restarts = 3;  // of one task alone (lone_restarts.h)
 
   std::map<std::string, std::string> environment;
   bool scheduler_args = false;

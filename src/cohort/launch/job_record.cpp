@@ -66,6 +66,7 @@ ordered_json to_json(const TaskRecord& task) {
   json["host"] = task.host;
   json["pid"] = task.pid < 0 ? ordered_json() : ordered_json(task.pid);
   json["attempt"] = task.attempt;
+  json["restarts"] = task.restarts;
   json["state"] = task_state(task);
   json["started"] = text_or_null(task.started);
   json["ended"] = text_or_null(task.ended);
@@ -107,6 +108,7 @@ std::string to_json(const JobRecord& record) {
   json["ended"] = text_or_null(record.ended);
   json["attempt"] = record.attempt;
   json["max_restarts"] = record.max_restarts;
+  json["task_restarts"] = record.task_restarts;
   json["exit_code"] = record.exit_code ? ordered_json(*record.exit_code) : ordered_json();
   json["tasks"] = to_json(record.tasks);
   json["previous_attempts"] = ordered_json::array();

@@ -25,6 +25,7 @@ struct JobRecord {
   std::string ended;
   int attempt = 1;
   int max_restarts = 0;
+  int task_restarts = 0;
   std::optional<int> exit_code;
   std::vector<TaskRecord> tasks;                           // of the current attempt
   std::vector<std::vector<TaskRecord>> previous_attempts;  // oldest first

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "cohort/base/error.h"
+#include "cohort/base/keep_memory.h"
 #include "cohort/base/machine.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/scheduler_args.h"
@@ -88,6 +89,15 @@ void add_progress(const JobIdentity& identity, const TaskId& task, Environment& 
   if (columns > 0) environment[report::kProgressVariable] = std::to_string(columns);
 }
 
+void add_keep_memory(const JobOptions& options, const TaskId& task, Environment& environment) {
+  for (const char* name : {kRestartMarkVariable, kKeepStateVariable})
+    environment.erase(name);  // of a launcher around this one
+  if (options.task_restarts == 0) return;
+  environment[kRestartMarkVariable] = std::to_string(task_fd_number(TaskFd::restart_mark));
+  if (task.type == TaskType::ps)
+    environment[kKeepStateVariable] = std::to_string(task_fd_number(TaskFd::keep_state));
+}
+
 }  // namespace
 
 JobIdentity new_identity(const JobOptions& options, const Environment& environment) {
@@ -130,7 +140,9 @@ std::vector<PlannedTask> make_plan(const JobOptions& options, const JobIdentity&
     add_progress(identity, task, environment);
     environment.try_emplace("PYTHONUNBUFFERED", "1");  // a log that lags hides the last words
     cluster::write_all_dialects(role, environment);
-    if (identity.has_secret) environment["COHORT_SECRET_FD"] = std::to_string(secret_fd_number());
+    if (identity.has_secret)
+      environment["COHORT_SECRET_FD"] = std::to_string(task_fd_number(TaskFd::secret));
+    add_keep_memory(options, task, environment);
     for (const auto& [name, value] : options.environment) environment[name] = value;
     planned.added = difference(environment, inherited);
     for (const auto& [name, value] : inherited)

@@ -6,9 +6,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <span>
 
 #include "cohort/base/error.h"
 #include "cohort/base/unique_fd.h"
@@ -23,6 +25,11 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
+struct DescriptorMove {
+  int from;
+  int to;
+};
+
 // What the child needs, prepared before fork(): between fork and exec only async-signal-safe calls
 // are allowed, since other threads of the launcher may hold locks.
 struct Prepared {
@@ -30,13 +37,21 @@ struct Prepared {
   char** arguments;
   char** environment;
   int output;
-  int secret;
-  int secret_number;
+  std::span<DescriptorMove> moves;
   int null_input;
   int error_pipe;
   const rlimit* file_limit;
   pid_t parent;
 };
+
+// `fd`, or a duplicate of it at a number that nothing is to be moved to. What it leaves behind
+// keeps its number taken, so the next try finds another.
+int out_of_the_way(int fd, std::span<const DescriptorMove> moves) {
+  auto is_taken = [&](const DescriptorMove& move) { return move.to == fd; };
+  while (fd >= 0 && std::any_of(moves.begin(), moves.end(), is_taken))
+    fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+  return fd;
+}
 
 [[noreturn]] void become_task(const Prepared& task) {
   ::setpgid(0, 0);
@@ -51,12 +66,9 @@ struct Prepared {
   ::dup2(task.null_input, STDIN_FILENO);
   ::dup2(task.output, STDOUT_FILENO);
   ::dup2(task.output, STDERR_FILENO);
-  int error_pipe = task.error_pipe;
-  if (error_pipe == task.secret_number) error_pipe = ::fcntl(error_pipe, F_DUPFD_CLOEXEC, 3);
-  if (task.secret == task.secret_number)
-    ::fcntl(task.secret, F_SETFD, 0);  // dup2() onto itself would leave it close-on-exec
-  else if (task.secret >= 0)
-    ::dup2(task.secret, task.secret_number);
+  const int error_pipe = out_of_the_way(task.error_pipe, task.moves);
+  for (auto& move : task.moves) move.from = out_of_the_way(move.from, task.moves);
+  for (const auto& move : task.moves) ::dup2(move.from, move.to);
   if (task.file_limit) ::setrlimit(RLIMIT_NOFILE, task.file_limit);
   ::execve(task.program, task.arguments, task.environment);
   int code = errno;
@@ -83,11 +95,13 @@ struct Prepared {
 
 }  // namespace
 
-int secret_fd_number() {
+int task_fd_number(TaskFd which) {
   constexpr int kPreferred = 197;
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > kPreferred) return kPreferred;
-  return static_cast<int>(limit.rlim_cur) - 1;
+  int highest = kPreferred;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur <= kPreferred)
+    highest = static_cast<int>(limit.rlim_cur) - 1;
+  return highest - static_cast<int>(which);
 }
 
 pid_t spawn(const SpawnOptions& options) {
@@ -101,6 +115,9 @@ pid_t spawn(const SpawnOptions& options) {
   UniqueFd error_reader(fds[0]), error_writer(fds[1]);
   UniqueFd null_input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 
+  std::vector<DescriptorMove> moves;
+  for (const auto& [fd, becomes] : options.inherited)
+    moves.push_back({.from = fd, .to = task_fd_number(becomes)});
   auto argument_pointers = pointers(arguments);
   auto variable_pointers = pointers(variables);
   Prepared prepared{
@@ -108,8 +125,7 @@ pid_t spawn(const SpawnOptions& options) {
       .arguments = argument_pointers.data(),
       .environment = variable_pointers.data(),
       .output = options.output,
-      .secret = options.secret,
-      .secret_number = secret_fd_number(),
+      .moves = moves,
       .null_input = null_input.get(),
       .error_pipe = error_writer.get(),
       .file_limit = options.file_limit ? &*options.file_limit : nullptr,

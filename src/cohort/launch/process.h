@@ -12,18 +12,26 @@
 
 namespace cohort::launch {
 
+// What a task finds open besides its standard streams.
+enum class TaskFd { secret, restart_mark, keep_state };
+
+struct InheritedFd {
+  int fd;          // of the launcher
+  TaskFd becomes;  // task_fd_number() of it in the task
+};
+
+// The number under which a task finds a descriptor: high, so that scripts' own 3 to 9 stay free,
+// but within the limit on open files.
+int task_fd_number(TaskFd which);
+
 struct SpawnOptions {
   std::filesystem::path program;     // resolved; argv[0] is command.front()
   std::vector<std::string> command;  // not empty
   cluster::Environment environment;  // the whole of it
   int output = -1;                   // becomes standard output and standard error
-  int secret = -1;                   // becomes descriptor secret_fd_number(); -1 for none
+  std::vector<InheritedFd> inherited;
   std::optional<rlimit> file_limit;  // RLIMIT_NOFILE of the task
 };
-
-// The number under which a task finds the job's secret (COHORT_SECRET_FD): high, so that scripts'
-// own 3 to 9 stay free, but within the limit on open files.
-int secret_fd_number();
 
 // Starts a program as the leader of its own process group, standard input from /dev/null, default
 // signal handling, nothing inherited but what SpawnOptions names. The kernel kills the process when

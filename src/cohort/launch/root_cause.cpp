@@ -18,11 +18,6 @@ bool mentions(const TaskRecord& task, std::string_view words) {
   });
 }
 
-std::string how_it_ended(const TaskRecord& task) {
-  const ExitStatus& status = *task.exit;
-  return status.signal ? "was killed by " + to_string(status) : "failed with " + to_string(status);
-}
-
 std::string how_a_bystander_ended(const TaskRecord& task) {
   if (!task.exit) return "did not start";
   if (task.exit->success()) return "exit code 0";
@@ -62,6 +57,12 @@ std::string last_words(const TaskRecord& task) {
 
 }  // namespace
 
+std::string how_it_ended(const TaskRecord& task) {
+  return fmt::format("{} {} after {:.1f} s{}", task.exit->signal ? "was killed by" : "failed with",
+                     to_string(*task.exit), seconds(task.ran_for),
+                     task.memory_evidence.empty() ? "" : ", out of memory");
+}
+
 bool looks_like_a_lost_peer(const TaskRecord& task) {
   static constexpr std::string_view kPhrases[] = {"Connection reset by peer",
                                                   "Connection closed by peer",
@@ -85,10 +86,8 @@ const TaskRecord& choose_root_cause(const std::vector<TaskRecord>& failures) {
 }
 
 std::string summary_line(const TaskRecord& cause) {
-  std::string memory = cause.memory_evidence.empty() ? "" : ", out of memory";
-  return fmt::format("{} on {} (pid {}) {} after {:.1f} s{}: {}", to_string(cause.id), cause.host,
-                     cause.pid, how_it_ended(cause), seconds(cause.ran_for), memory,
-                     last_words(cause));
+  return fmt::format("{} on {} (pid {}) {}: {}", to_string(cause.id), cause.host, cause.pid,
+                     how_it_ended(cause), last_words(cause));
 }
 
 std::string advice(const TaskRecord& cause) {
@@ -137,8 +136,10 @@ std::string advice(const TaskRecord& cause) {
 }
 
 std::string root_cause_report(const TaskRecord& cause, const std::vector<TaskRecord>& all) {
-  std::string text = fmt::format("\nRoot cause: {} on {}, pid {}, attempt {}\n",
-                                 to_string(cause.id), cause.host, cause.pid, cause.attempt);
+  std::string text = fmt::format("\nRoot cause: {} on {}, pid {}, attempt {}", to_string(cause.id),
+                                 cause.host, cause.pid, cause.attempt);
+  if (cause.restarts > 0) text += fmt::format(", restart {}", cause.restarts);
+  text += "\n";
   auto add = [&](std::string_view label, std::string_view value) {
     text += fmt::format("  {:<10} {}\n", label, value);
   };

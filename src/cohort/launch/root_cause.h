@@ -15,6 +15,9 @@ const TaskRecord& choose_root_cause(const std::vector<TaskRecord>& failures);
 // True when the last lines speak of a connection that the other side ended.
 bool looks_like_a_lost_peer(const TaskRecord& task);
 
+// "was killed by signal 9 (SIGKILL) after 12.1 s, out of memory". Of a task that did not end well.
+std::string how_it_ended(const TaskRecord& task);
+
 // One line: "worker/1 on node7 (pid 4711) was killed by signal 9 (SIGKILL) after 12.1 s: <last
 // words>".
 std::string summary_line(const TaskRecord& cause);

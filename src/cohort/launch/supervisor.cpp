@@ -118,7 +118,8 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
              .strategy = options_.strategy,
              .success = options_.success_policy(),
              .launcher_pid = ::getpid(),
-             .max_restarts = options_.max_restarts};
+             .max_restarts = options_.max_restarts,
+             .task_restarts = options_.task_restarts};
 }
 
 Supervisor::~Supervisor() {
@@ -168,14 +169,14 @@ void Supervisor::start_attempt() {
   std::vector<cluster::TaskId> ids;
   for (auto& planned : make_plan(options_, identity_, record_.attempt, ports_, environment_)) {
     ids.push_back(planned.role.task);
-    tasks_.push_back(
-        std::make_unique<TaskProcess>(std::move(planned), record_.attempt, loop_, screen_, guard_));
+    tasks_.push_back(std::make_unique<TaskProcess>(
+        std::move(planned), record_.attempt, options_.task_restarts > 0, loop_, screen_, guard_));
   }
   outcome_.emplace(ids, options_.success_policy());
+  lone_restarts_.emplace(options_.task_restarts);
   write_record();  // "starting" or "restarting": whoever looks now sees which tasks are to come
   try {
-    for (auto& task : tasks_)
-      task->start(identity_.program, services_->secret_fd(), task_file_limit_);
+    for (auto& task : tasks_) task->start(start_options());
   } catch (...) {
     tasks_.clear();
     end_leftovers();
@@ -186,6 +187,12 @@ void Supervisor::start_attempt() {
   }
   record_.state = JobState::running;
   write_record();
+}
+
+StartOptions Supervisor::start_options() const {
+  return {.program = identity_.program,
+          .secret = services_->secret_fd(),
+          .file_limit = task_file_limit_};
 }
 
 void Supervisor::wait_for_attempt() {
@@ -273,6 +280,7 @@ void Supervisor::on_task_exit(TaskProcess& task) {
   const ExitStatus& status = *task.record().exit;
   if (status.shell_code() == 128 + SIGKILL)  // also when a shell around the program says so
     task.record().memory_evidence = oom_.evidence(task.record().pid);
+  if (start_again_alone(task)) return;
   switch (outcome_->on_exit(task.id(), status)) {
     case Outcome::Verdict::running:
       if (!status.success())
@@ -292,6 +300,39 @@ void Supervisor::on_task_exit(TaskProcess& task) {
       on_failure(task);
       break;
   }
+}
+
+bool Supervisor::start_again_alone(TaskProcess& task) {
+  const TaskRecord& record = task.record();
+  // A job that is failing stops soon; a hangup means all of it.
+  if (phase_ != Phase::running || (hangup_forwarded_ && record.exit->signal == SIGHUP))
+    return false;
+  const std::string end =
+      fmt::format("{} (pid {}) {}", to_string(task.id()), record.pid, how_it_ended(record));
+  switch (lone_restarts_->on_exit(record, task.wants_to_be_started_again())) {
+    case LoneRestarts::Verdict::no_case:
+      return false;
+    case LoneRestarts::Verdict::used_up:
+      log::warning("{}; it has been started again alone {} already", end,
+                   count(record.restarts, "time", "times"));
+      return false;
+    case LoneRestarts::Verdict::crash_loop:
+      log::warning(
+          "{}; that is {} times in a row within {} s of its start: it is not started again", end,
+          LoneRestarts::kMaxQuickDeaths,
+          std::chrono::duration_cast<seconds>(LoneRestarts::kQuick).count());
+      return false;
+    case LoneRestarts::Verdict::restart:
+      break;
+  }
+  log::warning("{}; starting it again alone (restart {})", end, record.restarts + 1);
+  try {
+    task.start_again(start_options());
+  } catch (const Error& error) {
+    log::warning("{} cannot be started again: {}", to_string(task.id()), error.what());
+    return false;
+  }
+  return true;
 }
 
 void Supervisor::on_failure(const TaskProcess& task) {

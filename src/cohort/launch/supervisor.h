@@ -9,6 +9,7 @@
 #include "cohort/base/event_loop.h"
 #include "cohort/launch/job.h"
 #include "cohort/launch/job_record.h"
+#include "cohort/launch/lone_restarts.h"
 #include "cohort/launch/memory_pressure.h"
 #include "cohort/launch/outcome.h"
 #include "cohort/launch/plan.h"
@@ -19,8 +20,8 @@ namespace cohort::launch {
 class JobServices;
 
 // Runs one job on this machine from start to end: starts the tasks, relays their output, watches
-// them, decides when the job is over, stops what is left, restarts the group where that was asked
-// for, and says why it failed.
+// them, starts a killed one again alone where it asked for that, decides when the job is over,
+// stops what is left, restarts the group where that was asked for, and says why it failed.
 //
 // An attempt goes through: running -> [settling ->] stopping -> ended. `settling` is a short wait
 // after the first failure, so that the failure that caused the others is found among those that
@@ -43,6 +44,7 @@ class Supervisor {
   enum class Phase { running, settling, stopping };
 
   void start_attempt();
+  StartOptions start_options() const;
   void wait_for_attempt();
   void end_attempt();
   int end_leftovers();
@@ -51,6 +53,7 @@ class Supervisor {
   void on_termination_request(int signal);
   void check_tasks();
   void on_task_exit(TaskProcess& task);
+  bool start_again_alone(TaskProcess& task);
   void on_failure(const TaskProcess& task);
   void begin_stop();
   void stop_services();
@@ -83,6 +86,7 @@ class Supervisor {
   // The attempt that runs now.
   std::vector<std::unique_ptr<TaskProcess>> tasks_;
   std::optional<Outcome> outcome_;
+  std::optional<LoneRestarts> lone_restarts_;
   Phase phase_ = Phase::running;
   bool succeeded_ = false;
   bool services_stopped_ = false;

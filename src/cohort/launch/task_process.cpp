@@ -4,12 +4,14 @@
 #include <sys/epoll.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/log.h"
+#include "cohort/launch/root_cause.h"
 
 namespace cohort::launch {
 namespace {
@@ -24,7 +26,7 @@ ExitStatus from_siginfo(const siginfo_t& info) {
 
 }  // namespace
 
-TaskProcess::TaskProcess(PlannedTask plan, int attempt, EventLoop& loop, Screen& screen,
+TaskProcess::TaskProcess(PlannedTask plan, int attempt, bool keeps, EventLoop& loop, Screen& screen,
                          Guard& guard)
     : plan_(std::move(plan)),
       loop_(loop),
@@ -35,10 +37,18 @@ TaskProcess::TaskProcess(PlannedTask plan, int attempt, EventLoop& loop, Screen&
       splitter_([this](const LineSplitter::Line& line) {
         screen_.print(record_.host, record_.id, line);
         last_lines_.add(line.text, line.is_redraw);
-      }) {}
+      }) {
+  using Content = KeepMemoryOwner::Content;
+  if (keeps)
+    keep_.emplace(id().type == cluster::TaskType::ps ? Content::mark_and_state : Content::mark);
+}
 
 TaskProcess::~TaskProcess() {
   close_output();
+  kill_and_reap();
+}
+
+void TaskProcess::kill_and_reap() {
   if (!alive()) return;
   kill_group(record_.pid, SIGKILL);
   guard_.forget(record_.pid);
@@ -46,8 +56,7 @@ TaskProcess::~TaskProcess() {
   }
 }
 
-void TaskProcess::start(const std::filesystem::path& program, int secret,
-                        const std::optional<rlimit>& file_limit) {
+void TaskProcess::start(const StartOptions& options) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0)
     throw SystemError(fmt::format("cannot create the output pipe of {}", to_string(id())), errno,
@@ -56,16 +65,41 @@ void TaskProcess::start(const std::filesystem::path& program, int secret,
   UniqueFd writer(fds[1]);
   ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(output_.get(), F_SETPIPE_SZ, kPipeBytes);  // a refusal leaves the default size
+  std::vector<InheritedFd> inherited{{options.secret, TaskFd::secret}};
+  if (keep_) inherited.push_back({keep_->mark(), TaskFd::restart_mark});
+  if (keep_ && keep_->state() >= 0) inherited.push_back({keep_->state(), TaskFd::keep_state});
   started_ = std::chrono::steady_clock::now();
-  record_.pid = spawn({.program = program,
+  record_.pid = spawn({.program = options.program,
                        .command = plan_.command,
                        .environment = plan_.environment,
                        .output = writer.get(),
-                       .secret = secret,
-                       .file_limit = file_limit});
+                       .inherited = std::move(inherited),
+                       .file_limit = options.file_limit});
   guard_.watch(record_.pid);
   loop_.add(output_.get(), EPOLLIN, [this](std::uint32_t) { read_output(); });
   record_.started = utc_timestamp();
+}
+
+void TaskProcess::start_again(const StartOptions& options) {
+  const TaskRecord last = record_;
+  record_.exit.reset();
+  record_.pid = -1;
+  record_.ended.clear();
+  record_.memory_evidence.clear();
+  record_.last_lines.clear();
+  ++record_.restarts;
+  try {
+    start(options);
+  } catch (...) {
+    close_output();
+    kill_and_reap();
+    record_ = last;
+    throw;
+  }
+  last_lines_ = {};
+  write_log(fmt::format("{}--- cohort: pid {} {}; started again alone as pid {} (restart {}) ---\n",
+                        log_ends_with_a_line_ ? "" : "\n", last.pid, how_it_ended(last),
+                        record_.pid, record_.restarts));
 }
 
 void TaskProcess::read_output() {
@@ -95,10 +129,15 @@ void TaskProcess::close_output() {
 }
 
 void TaskProcess::take(std::string_view bytes) {
+  write_log(bytes);
+  splitter_.feed(bytes);
+}
+
+void TaskProcess::write_log(std::string_view bytes) {
+  log_ends_with_a_line_ = bytes.ends_with('\n');
   if (log_.write(bytes) == TaskLog::Result::first_failure)
     log::warning("cannot write the log of {} ('{}'): {}; the job goes on, its log will have gaps",
                  to_string(id()), log_.path().string(), log_.error());
-  splitter_.feed(bytes);
 }
 
 TaskProcess::Change TaskProcess::check() {
@@ -134,7 +173,7 @@ void TaskProcess::finish(const ExitStatus& status) {
   record_.ended = utc_timestamp();
   record_.ran_for = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - started_);
-  record_.peak_memory_kib = usage.ru_maxrss;
+  record_.peak_memory_kib = std::max(record_.peak_memory_kib, usage.ru_maxrss);
   record_.last_lines = last_lines_.lines();
 }
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "cohort/base/event_loop.h"
+#include "cohort/base/keep_memory.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/launch/guard.h"
 #include "cohort/launch/line_splitter.h"
@@ -14,20 +15,33 @@
 
 namespace cohort::launch {
 
+struct StartOptions {
+  std::filesystem::path program;
+  int secret = -1;  // the job's, to be inherited
+  std::optional<rlimit> file_limit;
+};
+
 // One task while it runs: its process, the pipe that its output comes through, its log file.
 // Confined to the launcher's main thread. The destructor kills and reaps a process that is still
 // there.
 class TaskProcess {
  public:
   // `loop`, `screen` and `guard` must outlive this object.
-  TaskProcess(PlannedTask plan, int attempt, EventLoop& loop, Screen& screen, Guard& guard);
+  // `keeps`: it gets memory that outlives its process.
+  TaskProcess(PlannedTask plan, int attempt, bool keeps, EventLoop& loop, Screen& screen,
+              Guard& guard);
   TaskProcess(const TaskProcess&) = delete;
   TaskProcess& operator=(const TaskProcess&) = delete;
   ~TaskProcess();
 
   // From here on the loop brings the output to the screen and the log. Throws what spawn() throws.
-  void start(const std::filesystem::path& program, int secret,
-             const std::optional<rlimit>& file_limit);
+  void start(const StartOptions& options);
+
+  // For a task that was killed: runs it anew with the same plan and what it kept. Its log goes on
+  // behind a line that says so. Throws what spawn() throws, and then has changed nothing.
+  void start_again(const StartOptions& options);
+  // What it last said (keep_memory.h).
+  bool wants_to_be_started_again() const { return keep_ && keep_->restart_allowed(); }
 
   const cluster::TaskId& id() const { return record_.id; }
   const TaskRecord& record() const { return record_; }
@@ -45,6 +59,8 @@ class TaskProcess {
   void finish(const ExitStatus& status);
   void read_output();  // what the pipe holds now, kBytesPerTurn at most
   void close_output();
+  void kill_and_reap();  // when it is still there; nothing is recorded
+  void write_log(std::string_view bytes);
   void take(std::string_view bytes);
 
   PlannedTask plan_;
@@ -52,7 +68,9 @@ class TaskProcess {
   Screen& screen_;
   Guard& guard_;
   TaskRecord record_;
+  std::optional<KeepMemoryOwner> keep_;
   TaskLog log_;
+  bool log_ends_with_a_line_ = true;
   LastLines last_lines_;
   LineSplitter splitter_;
   UniqueFd output_;

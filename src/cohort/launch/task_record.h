@@ -19,6 +19,8 @@ struct TaskRecord {
   std::string host;
   pid_t pid = -1;
   int attempt = 1;
+  int restarts =
+      0;  // how often it was started again alone in this attempt; the rest is the last run
   std::filesystem::path log;
 
   std::string started;  // UTC timestamps; "" when it has not happened

@@ -161,6 +161,10 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
                  "Start the whole group again after a failure, at most N times [0]")
       ->type_name("N")
       ->group("Ending");
+  app.add_option("--task-restarts", job.task_restarts,
+                 "Start a killed task that can go on alone again, at most N times; 0: never [3]")
+      ->type_name("N")
+      ->group("Ending");
 
   app.add_option_function<std::vector<std::string>>(
          "--env", [&job](const auto& settings) { add_environment(settings, job); },

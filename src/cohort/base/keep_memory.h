@@ -1,0 +1,65 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cohort/base/unique_fd.h"
+
+namespace cohort {
+
+// What a task keeps with its launcher beyond its own death. Two memory files, which the launcher
+// makes and the task inherits by descriptor:
+// - the mark (COHORT_RESTART_FD, every task): its first byte is '1' while the task wants to be
+//   started again alone when a signal kills it, instead of taking its job down;
+// - the state (COHORT_KEEP_FD, parameter servers): empty at first, then whatever the task writes.
+//   Who is started again finds it as it was at the instant of the death.
+// Both are new in each attempt of a job. Neither is there where nobody would start the task again:
+// by hand, under other launchers, with --task-restarts 0.
+
+inline constexpr const char* kRestartMarkVariable = "COHORT_RESTART_FD";
+inline constexpr const char* kKeepStateVariable = "COHORT_KEEP_FD";
+
+// The task's side. Movable, thread-compatible. Its descriptors are close-on-exec duplicates; the
+// inherited ones stay as they are.
+class KeepMemory {
+ public:
+  // The values of kRestartMarkVariable and kKeepStateVariable; nothing when there is no mark.
+  // Throws InvalidInput when one of them is not the number of an open memory file.
+  static std::optional<KeepMemory> from_variables(const std::optional<std::string>& mark,
+                                                  const std::optional<std::string>& state);
+
+  // A duplicate for the caller; not valid where this task has no state.
+  UniqueFd state_file() const;
+
+  // The task can go on from what it kept, or not (any more). Holds from this call on, also for the
+  // process that is started after this one. Take it back before leaving: whoever is killed after
+  // its work was done need not begin again. Throws SystemError.
+  void allow_restart(bool allowed);
+
+ private:
+  KeepMemory(UniqueFd mark, UniqueFd state);
+
+  UniqueFd mark_;
+  UniqueFd state_;
+};
+
+// The launcher's side: makes the files and holds them as long as it lives. Thread-compatible.
+class KeepMemoryOwner {
+ public:
+  enum class Content { mark, mark_and_state };
+
+  // Throws SystemError.
+  explicit KeepMemoryOwner(Content content);
+
+  // For the task to inherit, with dup2(): close-on-exec here, valid as long as this object.
+  int mark() const { return mark_.get(); }
+  int state() const { return state_.get(); }  // -1: none
+
+  bool restart_allowed() const;
+
+ private:
+  UniqueFd mark_;
+  UniqueFd state_;
+};
+
+}  // namespace cohort

@@ -1,0 +1,70 @@
+#include "cohort/launch/lone_restarts.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace cohort::launch {
+namespace {
+
+using cluster::TaskId;
+using cluster::TaskType;
+using std::chrono::milliseconds;
+using Verdict = LoneRestarts::Verdict;
+
+const TaskId kPs{TaskType::ps, 0};
+const TaskId kWorker{TaskType::worker, 1};
+constexpr milliseconds kLong{60'000};
+
+TaskRecord ended(TaskId id, ExitStatus exit, milliseconds ran_for = kLong, int restarts = 0) {
+  TaskRecord record{.id = id};
+  record.ran_for = ran_for;
+  record.exit = exit;
+  record.restarts = restarts;
+  return record;
+}
+
+TEST(LoneRestarts, OnlyATaskThatAskedAndWasKilledIsStartedAgain) {
+  LoneRestarts restarts(3);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), true), Verdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGSEGV}), true), Verdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), false), Verdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 137}), true), Verdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 0}), true), Verdict::no_case);
+}
+
+TEST(LoneRestarts, WhoeverWasToldToGoIsNot) {
+  LoneRestarts restarts(3);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGTERM}), true), Verdict::no_case);
+}
+
+TEST(LoneRestarts, ALimitOf0SwitchesThemOffForServersToo) {
+  LoneRestarts restarts(0);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), true), Verdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}), true), Verdict::no_case);
+}
+
+TEST(LoneRestarts, TheLimitIsOfTasksThatTrainAndNotOfServers) {
+  LoneRestarts restarts(2);
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}, kLong, 1), true),
+            Verdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}, kLong, 2), true),
+            Verdict::used_up);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}, kLong, 500), true), Verdict::restart);
+}
+
+TEST(LoneRestarts, FiveQuickDeathsInARowAreALoopAndALongLifeBreaksTheRow) {
+  LoneRestarts restarts(3);
+  auto die = [&](milliseconds ran_for) {
+    return restarts.on_exit(ended(kPs, {.signal = SIGSEGV}, ran_for), true);
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(die(milliseconds(999)), Verdict::restart);
+  EXPECT_EQ(die(milliseconds(1000)), Verdict::restart);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(die(milliseconds(10)), Verdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended({TaskType::ps, 1}, {.signal = SIGKILL}, milliseconds(1)), true),
+            Verdict::restart);  // another's deaths do not count
+  EXPECT_EQ(die(milliseconds(10)), Verdict::crash_loop);
+}
+
+}  // namespace
+}  // namespace cohort::launch
