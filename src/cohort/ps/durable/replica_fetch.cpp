@@ -1,0 +1,110 @@
+#include <deque>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "cohort/base/error.h"
+#include "cohort/ps/durable/replica_link.h"
+#include "cohort/ps/durable/replica_messages.h"
+
+namespace cohort::ps {
+namespace {
+
+// One question to the holder, asked again on each new connection until it is answered.
+class Fetch final : public ConnectionOwner {
+ public:
+  Fetch(EventLoop& loop, const ReplicaOptions& options)
+      : options_(options),
+        holder_(replica_holder_name(options)),
+        connector_(loop, options_, *this, [this](const Error& error) { on_lost(error); }) {}
+
+  bool answered() const { return answered_; }
+  bool has_copy() const { return welcome_.has_copy; }
+  std::uint64_t incarnation() const { return welcome_.incarnation; }
+  const std::string& holder() const { return holder_; }
+  const std::string& trouble() const { return trouble_; }
+
+  std::optional<std::string> next_piece() {
+    if (pieces_.empty()) return std::nullopt;
+    std::string piece = std::move(pieces_.front());
+    pieces_.pop_front();
+    return piece;
+  }
+
+ private:
+  void opened(const std::string&) override {
+    asked_ = welcomed_ = false;
+    pieces_.clear();
+    connector_.wake_later();
+  }
+
+  std::optional<std::byte*> place(std::string_view control, std::size_t bulk_bytes) override {
+    if (!std::holds_alternative<ReplicaPiece>(decode_replica_message(control)))
+      throw ProtocolError("bytes that belong to nothing");
+    return reinterpret_cast<std::byte*>(pieces_.emplace_back(bulk_bytes, '\0').data());
+  }
+
+  void received(std::string_view control, std::byte*, std::size_t, UniqueFd) override {
+    ReplicaMessage message = decode_replica_message(control);
+    if (auto* welcome = std::get_if<ReplicaWelcome>(&message)) {
+      welcome_ = *welcome;
+      welcomed_ = true;
+      answered_ = !welcome->has_copy;
+    } else if (auto* end = std::get_if<ReplicaImageEnd>(&message)) {
+      if (!welcomed_ || end->pieces != pieces_.size())
+        throw ProtocolError("a copy that is not whole");
+      answered_ = true;
+    } else if (auto* refused = std::get_if<ReplicaRefused>(&message)) {
+      refused_ = refused->reason;
+      throw PeerError(refused->reason);
+    } else if (!std::holds_alternative<ReplicaPiece>(message)) {
+      throw ProtocolError("a message out of turn");
+    }
+  }
+
+  bool produce(Outgoing& next) override {
+    if (std::exchange(asked_, true)) return false;
+    next.control = encode(ReplicaHello{.job = options_.job,
+                                       .server = options_.server,
+                                       .servers = static_cast<int>(options_.servers.size()),
+                                       .fetch = true});
+    return true;
+  }
+
+  void on_lost(const Error& error) {
+    if (answered_) return;
+    trouble_ = error.message();
+    if (!refused_.empty())
+      throw Error(fmt::format("{} refuses to give the copy: {}", holder_, refused_));
+    if (dynamic_cast<const AuthError*>(&error)) throw AuthError(error.what());
+  }
+
+  const ReplicaOptions& options_;
+  const std::string holder_;
+  bool asked_ = false, welcomed_ = false, answered_ = false;
+  ReplicaWelcome welcome_;
+  std::deque<std::string> pieces_;
+  std::string refused_, trouble_;
+  ReplicaConnector connector_;
+};
+
+}  // namespace
+
+std::unique_ptr<ServerState> recover_from_replica(EventLoop& loop, ReplicaOptions& options,
+                                                  int memory_file, ServerState::Options state,
+                                                  Deadline deadline) {
+  Fetch fetch(loop, options);
+  while (!fetch.answered()) {
+    if (deadline.expired())
+      throw TimeoutError(
+          fmt::format("{} does not say whether it has a copy of ps/{}{}{}", fetch.holder(),
+                      options.server, fetch.trouble().empty() ? "" : ": ", fetch.trouble()),
+          {.advice = "See whether that server runs and can be reached from here."});
+    loop.run_once(deadline);
+  }
+  options.incarnation = fetch.incarnation();
+  if (!fetch.has_copy()) return nullptr;
+  return ServerState::from_image(memory_file, state, [&] { return fetch.next_piece(); });
+}
+
+}  // namespace cohort::ps

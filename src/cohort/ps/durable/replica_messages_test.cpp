@@ -1,0 +1,48 @@
+#include "cohort/ps/durable/replica_messages.h"
+
+#include <gtest/gtest.h>
+
+#include "cohort/base/error.h"
+#include "cohort/ps/wire/messages.h"
+
+namespace cohort::ps {
+namespace {
+
+std::vector<ReplicaMessage> samples() {
+  ReplicaRecord record{.index = 4};
+  record.record.target = 2;
+  record.record.version = 9;
+  record.record.learning_rates = {0.5};
+  record.record.ledger = {{1, 8}};
+  return {ReplicaHello{.job = "job", .server = 1, .servers = 2, .incarnation = 3, .fetch = true},
+          ReplicaPiece{},
+          ReplicaImageEnd{.index = 5, .pieces = 6},
+          record,
+          ReplicaWelcome{.has_copy = true, .incarnation = 7, .applied = 8},
+          ReplicaAck{.index = 10},
+          ReplicaRefused{.replaced = true, .reason = "a newer one"}};
+}
+
+TEST(ReplicaMessages, ComeBackAsTheyWereAndAreNoneOfTheWorkers) {
+  for (const ReplicaMessage& message : samples()) {
+    std::string control = encode(message);
+    EXPECT_TRUE(is_replica_message(control));
+    ReplicaMessage again = decode_replica_message(control);
+    EXPECT_EQ(again.index(), message.index());
+    EXPECT_EQ(encode(again), control);
+  }
+  EXPECT_FALSE(is_replica_message(encode(Message(Leave{}))));
+}
+
+TEST(ReplicaMessages, WhatIsTooShortOrTooLongIsRefused) {
+  for (const ReplicaMessage& message : samples()) {
+    std::string control = encode(message);
+    for (std::size_t size = 0; size < control.size(); ++size)
+      EXPECT_THROW(decode_replica_message(control.substr(0, size)), ProtocolError) << size;
+    EXPECT_THROW(decode_replica_message(control + "x"), ProtocolError);
+  }
+  EXPECT_THROW(decode_replica_message(std::string(1, static_cast<char>(200))), ProtocolError);
+}
+
+}  // namespace
+}  // namespace cohort::ps

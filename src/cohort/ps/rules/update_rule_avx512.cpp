@@ -1,0 +1,7 @@
+#include "cohort/ps/rules/update_rule_loops.h"
+
+namespace cohort::ps {
+
+const ApplyFunction apply_avx512 = apply_here;
+
+}  // namespace cohort::ps

@@ -1,0 +1,209 @@
+#include "cohort/ps/server/reception.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "cohort/base/error.h"
+#include "cohort/base/limits.h"
+#include "cohort/base/log.h"
+#include "cohort/base/socket.h"
+#include "cohort/ps/server.h"
+#include "cohort/transport/tcp/loopback.h"
+
+namespace cohort::ps {
+
+namespace {
+
+constexpr std::size_t kMaxSessions = 10000;
+constexpr std::size_t kMaxStrangers = 1024;
+constexpr int kAcceptsPerRound = 64;
+constexpr std::chrono::milliseconds kAcceptPause{100};
+// How long a peer that was refused has to take the reason in.
+constexpr std::chrono::seconds kGoodbyeTimeout{5};
+
+}  // namespace
+
+Reception::Reception(EventLoop& loop, ReceptionOptions options, SessionHost& host,
+                     std::function<void(WorkerSession&)> gone)
+    : loop_(loop),
+      options_(std::move(options)),
+      host_(host),
+      gone_(std::move(gone)),
+      tcp_listener_(listen_on(Endpoint::tcp(options_.bind_host, options_.address.port))) {
+  transport::tcp::avoid_pacing_of_accepted(tcp_listener_.get());
+  const Endpoint bound = local_endpoint(tcp_listener_.get());
+  options_.address.port = bound.port();
+  const bool is_local = resolve(bound, Deadline::never()).front().is_loopback();
+  if (!options_.secret && !is_local && !options_.insecure)
+    throw InvalidInput(fmt::format("{} on {} without a secret would be open to the network",
+                                   options_.name, bound.to_string()),
+                       {.advice = "Set COHORT_SECRET_FILE=FILE, bind to 127.0.0.1, or accept the "
+                                  "risk with COHORT_INSECURE=1."});
+  if (options_.tls && !options_.secret)
+    throw InvalidInput(fmt::format("{} cannot encrypt without a secret", options_.name),
+                       {.advice = "Set COHORT_SECRET_FILE=FILE, or leave TLS off."});
+  if (options_.tls) tls_ = make_tls_context(*options_.secret, options_.job);
+  handshake_ = {.protocol = kProtocol, .secret = options_.secret, .identity = options_.name};
+  raise_file_limit(kMaxSessions + 256);
+  watch(tcp_listener_.get());
+  try {
+    unix_listener_ =
+        listen_on(Endpoint::unix_abstract(Server::unix_name(options_.job, options_.address)));
+    watch(unix_listener_.get());
+  } catch (const Error& error) {
+    log::warning("{} serves workers of its own host over TCP: {}", options_.name, error.what());
+  }
+}
+
+Reception::~Reception() {
+  for (auto& [id, session] : sessions_) {
+    loop_.cancel(session->timer);
+    loop_.remove(session->connection().fd());
+  }
+  loop_.remove(tcp_listener_.get());
+  if (unix_listener_) loop_.remove(unix_listener_.get());
+}
+
+WorkerSession* Reception::find(Id id) {
+  const auto found = sessions_.find(id);
+  return found == sessions_.end() ? nullptr : found->second.get();
+}
+
+void Reception::for_each(const std::function<void(WorkerSession&)>& visit) {
+  for (auto& [id, session] : sessions_) visit(*session);
+}
+
+void Reception::watch(int listener) {
+  loop_.add(listener, EPOLLIN, [this, listener](std::uint32_t) { accept_from(listener); });
+}
+
+void Reception::accept_from(int listener) {
+  try {
+    for (int i = 0; i < kAcceptsPerRound; ++i) {
+      UniqueFd socket = accept_ready(listener);
+      if (!socket) return;
+      add(std::move(socket), listener == unix_listener_.get());
+    }
+  } catch (const SystemError& error) {
+    // Out of descriptors, most likely. The connection stays in the queue: look again a little later
+    // instead of spinning on it.
+    log::warning("{}: {}", options_.name, error.what());
+    loop_.remove(listener);
+    loop_.call_after(kAcceptPause, [this, listener] { watch(listener); });
+  }
+}
+
+void Reception::make_room() {
+  if (strangers_.empty()) return;
+  if (strangers_.size() < kMaxStrangers && sessions_.size() < kMaxSessions) return;
+  drop(*strangers_.begin(), "there are too many connections", false);
+}
+
+void Reception::add(UniqueFd socket, bool is_unix) {
+  make_room();
+  if (sessions_.size() >= kMaxSessions) {
+    log::warning("{} turned {} away: it has {} connections", options_.name, peer_name(socket.get()),
+                 sessions_.size());
+    return;
+  }
+  const Id id = next_id_++;
+  const auto connect = [&](ConnectionOwner& owner) {
+    if (is_unix) return std::make_unique<Connection>(std::move(socket), handshake_, true, owner);
+    auto channel = tls_ ? tls_->make_channel(std::move(socket), true)
+                        : transport::tcp::make_plain_channel(std::move(socket));
+    return std::make_unique<Connection>(std::move(channel), handshake_, true, owner);
+  };
+  auto session = std::make_unique<WorkerSession>(id, connect, host_, buffers_);
+  session->watched_events = session->connection().wanted_events();
+  session->timer = loop_.call_after(
+      kHandshakeTimeout, [this, id] { drop(id, "it did not say in time who it is", false); });
+  loop_.add(session->connection().fd(), session->watched_events,
+            [this, id](std::uint32_t events) { on_event(id, events); });
+  strangers_.insert(id);
+  sessions_.emplace(id, std::move(session));
+}
+
+void Reception::said_hello(WorkerSession& session) {
+  if (strangers_.erase(session.id()) > 0) loop_.cancel(std::exchange(session.timer, 0));
+}
+
+void Reception::mark(WorkerSession& session) {
+  if (std::exchange(session.is_dirty, true)) return;
+  dirty_.push_back(session.id());
+  if (std::exchange(serving_, true)) return;
+  loop_.post([this] { settle(); });
+}
+
+void Reception::on_event(Id id, std::uint32_t events) {
+  WorkerSession* session = find(id);
+  if (session == nullptr) return;
+  const bool outermost = !std::exchange(serving_, true);
+  serve(*session, events);
+  if (outermost) settle();
+}
+
+// Everything that a peer can do wrong ends here, and its session with it.
+void Reception::serve(WorkerSession& session, std::uint32_t events) {
+  const Id id = session.id();
+  try {
+    Connection& connection = session.connection();
+    connection.on_events(events);
+    if (session.is_refused()) show_out(session);
+    const std::uint32_t wanted = connection.wanted_events();
+    if (wanted == session.watched_events) return;
+    loop_.modify(connection.fd(), wanted);
+    session.watched_events = wanted;
+  } catch (const PeerError& error) {
+    drop(id, error.message(), true);
+  } catch (const std::exception& error) {
+    drop(id, error.what(), false);
+  }
+}
+
+// Until nothing changes: serving one session may give others something to write.
+void Reception::settle() {
+  serving_ = true;
+  for (std::size_t i = 0; i < dirty_.size(); ++i) {
+    WorkerSession* session = find(dirty_[i]);
+    if (session == nullptr) continue;
+    session->is_dirty = false;
+    serve(*session, 0);
+  }
+  dirty_.clear();
+  serving_ = false;
+  if (on_settled_) on_settled_();
+}
+
+void Reception::show_out(WorkerSession& session) {
+  const Id id = session.id();
+  strangers_.erase(id);
+  if (session.is_drained()) ::shutdown(session.connection().fd(), SHUT_WR);
+  if (session.is_leaving) return;
+  session.is_leaving = true;
+  loop_.cancel(session.timer);
+  session.timer = loop_.call_after(kGoodbyeTimeout, [this, id] { drop(id, "", true); });
+}
+
+bool Reception::is_drained() const {
+  for (const auto& [id, session] : sessions_)
+    if (!session->is_drained()) return false;
+  return true;
+}
+
+void Reception::drop(Id id, const std::string& reason, bool expected) {
+  WorkerSession* session = find(id);
+  if (session == nullptr) return;
+  if (expected)
+    log::debug("{} lost {}: {}", options_.name, session->name(), reason);
+  else
+    log::warning("{} dropped {}: {}", options_.name, session->name(), reason);
+  strangers_.erase(id);
+  loop_.cancel(session->timer);
+  loop_.remove(session->connection().fd());
+  const auto ended = std::move(sessions_.extract(id).mapped());
+  if (ended->hello()) gone_(*ended);
+}
+
+}  // namespace cohort::ps

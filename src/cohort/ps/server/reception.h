@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "cohort/base/event_loop.h"
+#include "cohort/base/secret.h"
+#include "cohort/base/unique_fd.h"
+#include "cohort/cluster/address.h"
+#include "cohort/ps/server/worker_session.h"
+
+namespace cohort::ps {
+
+struct ReceptionOptions {
+  std::string name;          // "ps/0", for the log
+  std::string bind_host;     // "": every interface
+  cluster::Address address;  // where others reach us; port 0: the system chooses
+  std::string job;
+  std::optional<Secret> secret;
+  bool insecure = false;
+  bool tls = false;
+};
+
+// A server's door: listens on TCP and on a Unix socket, takes connections in, serves each with a
+// bounded amount of work a turn, and shows out who does not prove itself, breaks the protocol or
+// was refused.
+//
+// Threads: confined to the loop's, after construction. `loop` and `host` must outlive it.
+// Failure: the constructor throws InvalidInput (open to the network without a secret) and
+// SystemError (cannot listen). A peer's failure ends its session only.
+class Reception {
+ public:
+  // `gone` is called for a session that said Hello, before it is destroyed.
+  Reception(EventLoop& loop, ReceptionOptions options, SessionHost& host,
+            std::function<void(WorkerSession&)> gone);
+  ~Reception();
+
+  const cluster::Address& address() const { return options_.address; }  // the real port
+
+  WorkerSession* find(WorkerSession::Id id);
+  void for_each(const std::function<void(WorkerSession&)>& visit);
+  // The session has output: it is written when the current callback is over.
+  void mark(WorkerSession& session);
+  void said_hello(WorkerSession& session);  // it may stay
+  bool is_drained() const;                  // everything is written, to everybody
+  void set_on_settled(std::function<void()> callback) { on_settled_ = std::move(callback); }
+
+ private:
+  using Id = WorkerSession::Id;
+  void watch(int listener);
+  void accept_from(int listener);
+  void add(UniqueFd socket, bool is_unix);
+  void make_room();
+  void on_event(Id id, std::uint32_t events);
+  void serve(WorkerSession& session, std::uint32_t events);
+  void settle();
+  void show_out(WorkerSession& session);
+  void drop(Id id, const std::string& reason, bool expected);
+
+  EventLoop& loop_;
+  ReceptionOptions options_;
+  SessionHost& host_;
+  std::function<void(WorkerSession&)> gone_;
+  std::function<void()> on_settled_;
+  UniqueFd tcp_listener_;
+  UniqueFd unix_listener_;
+  HandshakeOptions handshake_;
+  std::unique_ptr<transport::tcp::TlsContext> tls_;
+  ReceiveBuffers buffers_;
+  std::unordered_map<Id, std::unique_ptr<WorkerSession>> sessions_;
+  std::set<Id> strangers_;  // that have not said Hello, in order of arrival
+  std::vector<Id> dirty_;
+  bool serving_ = false;  // settle() will run when the current callback is over
+  Id next_id_ = 1;
+};
+
+}  // namespace cohort::ps

@@ -1,0 +1,213 @@
+#include "cohort/ps/state/server_state.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cohort/base/error.h"
+#include "cohort/collective/kernels.h"
+#include "cohort/ps/model/model_spec_checks.h"
+#include "cohort/ps/state/server_state_parts.h"
+
+namespace cohort::ps {
+namespace {
+
+using collective::copy_bytes;
+
+template <typename T>
+void fill(std::byte* to, std::uint64_t count, double value) {
+  std::fill_n(reinterpret_cast<T*>(to), count, static_cast<T>(value));
+}
+
+void check_share(const Segment& segment, const ServerShare& share, const ModelSpec& spec) {
+  bool same = segment.workers() == spec.workers &&
+              static_cast<std::size_t>(segment.slices()) == share.shapes.size();
+  for (int i = 0; same && i < segment.slices(); ++i) {
+    const SliceShape& shape = share.shapes[static_cast<std::size_t>(i)];
+    same = segment.shape(i).type == shape.type && segment.shape(i).elements == shape.elements &&
+           segment.shape(i).slots == shape.slots;
+  }
+  if (!same)
+    throw InvalidInput(
+        "the memory that a parameter server left behind has other slices than this "
+        "server's share of the model",
+        {.advice = "Keep the number of servers (--ps), or start the job anew."});
+}
+
+}  // namespace
+
+ServerState::ServerState() = default;
+ServerState::~ServerState() = default;
+
+std::unique_ptr<ServerState> ServerState::create(int file, const ModelSpec& spec,
+                                                 std::uint64_t first_step, Options options) {
+  COHORT_CHECK(options.server >= 0 && options.server < options.servers, "server {} of {}",
+               options.server, options.servers);
+  check(spec);
+  std::unique_ptr<ServerState> result(new ServerState);
+  result->state_ = std::make_unique<State>(options, spec, to_text(spec));
+  State& state = *result->state_;
+  state.segment = Segment::create(file, state.text, spec.workers, state.share.shapes,
+                                  state.room_of_a_table() * spec.tables.size(), first_step);
+  for (int i = 0; i < state.segment->slices(); ++i) {
+    const SliceSide side = state.segment->current(i);
+    const ElementType type = state.segment->shape(i).type;
+    for (const RuleRun& run : state.share.runs[static_cast<std::size_t>(i)]) {
+      const UpdateRule& rule = spec.groups[run.group];
+      for (int slot = 0; slot < slot_count(rule); ++slot) {
+        const double value = initial_slot_value(rule, slot);
+        std::byte* to = side.slots[static_cast<std::size_t>(slot)] + run.first * size_of(type);
+        if (value == 0) continue;
+        type == ElementType::f32 ? fill<float>(to, run.count, value)
+                                 : fill<double>(to, run.count, value);
+      }
+    }
+  }
+  state.make_tables(first_step);
+  return result;
+}
+
+std::unique_ptr<ServerState> ServerState::open(int file, Options options) {
+  std::unique_ptr<Segment> segment = Segment::open(file);
+  if (!segment) return nullptr;
+  std::unique_ptr<ServerState> result(new ServerState);
+  result->state_ =
+      std::make_unique<State>(options, parse_model_spec(segment->spec()), segment->spec());
+  State& state = *result->state_;
+  check_share(*segment, state.share, state.spec);
+  state.segment = std::move(segment);
+  state.open_tables();
+  return result;
+}
+
+const ModelSpec& ServerState::spec() const { return state_->spec; }
+const std::string& ServerState::spec_text() const { return state_->text; }
+Segment& ServerState::segment() { return *state_->segment; }
+std::span<const Slice> ServerState::slices() const { return state_->share.slices; }
+std::span<const int> ServerState::slice_numbers() const { return state_->share.numbers; }
+int ServerState::tables() const { return static_cast<int>(state_->tables.size()); }
+SparseTable& ServerState::table(int table) {
+  return *state_->tables.at(static_cast<std::size_t>(table));
+}
+
+std::uint64_t ServerState::state_bytes(int slice) const {
+  const SliceShape& shape = state_->segment->shape(slice);
+  return shape.elements * size_of(shape.type) * (1 + static_cast<std::uint64_t>(shape.slots));
+}
+
+void ServerState::set_slice(int slice, std::uint64_t updates, std::span<const std::byte> bytes) {
+  COHORT_CHECK(!state_->segment->is_initialised(), "slice {} counts already", slice);
+  if (bytes.size() != state_bytes(slice))
+    throw InvalidInput(fmt::format("{} bytes for slice {}, which takes {}", bytes.size(),
+                                   state_->share.numbers[static_cast<std::size_t>(slice)],
+                                   state_bytes(slice)));
+  const SliceShape& shape = state_->segment->shape(slice);
+  const std::size_t size = size_of(shape.type);
+  const SliceSide side = state_->segment->current(slice);
+  // Padding is left alone: it is zero, on both sides.
+  for (const RuleRun& run : state_->share.runs[static_cast<std::size_t>(slice)])
+    for (int array = 0; array <= slot_count(state_->spec.groups[run.group]); ++array) {
+      std::byte* to = array == 0 ? side.values : side.slots[static_cast<std::size_t>(array - 1)];
+      const std::uint64_t from =
+          (static_cast<std::uint64_t>(array) * shape.elements + run.first) * size;
+      copy_bytes(to + run.first * size, bytes.data() + from, run.count * size);
+    }
+  *side.updates = updates;
+}
+
+void ServerState::get_slice(int slice, std::uint64_t& updates, std::string& out) const {
+  const SliceShape& shape = state_->segment->shape(slice);
+  const std::uint64_t bytes = shape.elements * size_of(shape.type);
+  const SliceSide side = state_->segment->current(slice);
+  updates = *side.updates;
+  out.append(reinterpret_cast<const char*>(side.values), bytes);
+  for (int slot = 0; slot < shape.slots; ++slot)
+    out.append(reinterpret_cast<const char*>(side.slots[static_cast<std::size_t>(slot)]), bytes);
+}
+
+void ServerState::mark_initialised() { state_->segment->mark_initialised(); }
+
+std::uint64_t ServerState::version(const UpdateRecord& record) const {
+  const int targets =
+      record.kind == UpdateRecord::Kind::dense ? state_->segment->slices() : tables();
+  if (record.target < 0 || record.target >= targets)
+    throw InvalidInput(fmt::format("an update of {} {}; this server has {}",
+                                   record.kind == UpdateRecord::Kind::dense ? "slice" : "table",
+                                   record.target, targets));
+  return record.kind == UpdateRecord::Kind::dense
+             ? state_->segment->version(record.target)
+             : state_->tables[static_cast<std::size_t>(record.target)]->version();
+}
+
+bool ServerState::prepare(const UpdateRecord& record) {
+  const std::uint64_t before = version(record);
+  if (record.version != before + 1)
+    throw InvalidInput(fmt::format("an update that makes version {} of something at version {}",
+                                   record.version, before));
+  if (record.learning_rates.size() != state_->spec.groups.size())
+    throw InvalidInput(fmt::format("an update with {} learning rates for {} groups",
+                                   record.learning_rates.size(), state_->spec.groups.size()));
+  for (const auto& [worker, sequence] : record.ledger)
+    if (worker < 0 || worker >= state_->spec.workers)
+      throw InvalidInput(
+          fmt::format("an update with a push of worker {} of {}", worker, state_->spec.workers));
+  if (record.kind == UpdateRecord::Kind::dense) return prepare_slice(record);
+  SparseTable& target = table(record.target);
+  const auto group = static_cast<std::size_t>(target.spec().group);
+  return target.prepare(RowGradients::decode(record.payload, target.spec().dimension),
+                        record.learning_rates[group], record.version, record.ledger);
+}
+
+bool ServerState::prepare_slice(const UpdateRecord& record) {
+  Segment& segment = *state_->segment;
+  const SliceShape& shape = segment.shape(record.target);
+  const std::uint64_t bytes = shape.elements * size_of(shape.type);
+  if (!record.payload.empty() && record.payload.size() != bytes)
+    throw InvalidInput(
+        fmt::format("a gradient of {} bytes for a slice of {}", record.payload.size(), bytes));
+  const SliceSide old = segment.current(record.target);
+  const SliceSide next = segment.begin_update(record.target);
+  std::ranges::copy(old.ledger, next.ledger.begin());
+  for (const auto& [worker, sequence] : record.ledger) {
+    std::uint64_t& entry = next.ledger[static_cast<std::size_t>(worker)];
+    entry = std::max(entry, sequence);
+  }
+  if (record.payload.empty()) {
+    *next.updates = *old.updates;
+    copy_bytes(next.values, old.values, bytes);
+    for (std::size_t slot = 0; slot < static_cast<std::size_t>(shape.slots); ++slot)
+      copy_bytes(next.slots[slot], old.slots[slot], bytes);
+    return true;
+  }
+  *next.updates = *old.updates + 1;
+  bool finite = true;
+  for (const RuleRun& run : state_->share.runs[static_cast<std::size_t>(record.target)]) {
+    const UpdateRule& rule = state_->spec.groups[run.group];
+    const std::uint64_t offset = run.first * size_of(shape.type);
+    Update update;
+    update.type = shape.type;
+    update.elements = run.count;
+    update.gradient = record.payload.data() + offset;
+    update.values = old.values + offset;
+    update.new_values = next.values + offset;
+    for (std::size_t slot = 0; slot < static_cast<std::size_t>(slot_count(rule)); ++slot) {
+      update.slots[slot] = old.slots[slot] + offset;
+      update.new_slots[slot] = next.slots[slot] + offset;
+    }
+    update.number = *next.updates;
+    update.lr = record.learning_rates[run.group];
+    finite = apply(rule, update) && finite;
+  }
+  return finite;
+}
+
+void ServerState::publish(const UpdateRecord& record) {
+  record.kind == UpdateRecord::Kind::dense ? state_->segment->publish(record.target)
+                                           : table(record.target).commit();
+}
+
+void ServerState::abandon(const UpdateRecord& record) {
+  record.kind == UpdateRecord::Kind::dense ? state_->segment->abandon_update(record.target)
+                                           : table(record.target).roll_back();
+}
+
+}  // namespace cohort::ps
