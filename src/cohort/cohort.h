@@ -14,6 +14,7 @@
 #include "cohort/parallel/gradient_sync.h"
 #include "cohort/parallel/ops.h"
 #include "cohort/parallel/random_scope.h"
+#include "cohort/parallel/sharded_embedding.h"
 #include "cohort/parallel/strategy.h"
 #include "cohort/train/callback.h"
 #include "cohort/train/callbacks/early_stopping.h"
@@ -60,6 +61,8 @@ using parallel::NamedTensors;
 using parallel::reduce_scatter;
 using parallel::ReduceOp;
 using parallel::Replica;
+using parallel::ShardedEmbedding;
+using parallel::ShardedEmbeddingOptions;
 using parallel::Strategy;
 using train::accuracy;
 using train::Batch;

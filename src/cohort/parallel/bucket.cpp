@@ -6,9 +6,6 @@
 
 namespace cohort::parallel {
 
-namespace {
-
-// Strides as autograd gives gradients: the parameter's where it fills its memory, else in order.
 std::vector<std::int64_t> gradient_strides(const torch::Tensor& parameter) {
   if (parameter.unsafeGetTensorImpl()->is_non_overlapping_and_dense())
     return parameter.strides().vec();
@@ -20,8 +17,6 @@ std::vector<std::int64_t> gradient_strides(const torch::Tensor& parameter) {
   }
   return strides;
 }
-
-}  // namespace
 
 Bucket::Bucket(collective::Group& group, BucketLayout layout,
                std::span<const torch::Tensor> parameters,

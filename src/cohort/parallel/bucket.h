@@ -13,6 +13,10 @@
 
 namespace cohort::parallel {
 
+// The strides with which a parameter's values lie in its bucket, as autograd gives gradients: the
+// parameter's own where it fills its memory, else in order.
+std::vector<std::int64_t> gradient_strides(const torch::Tensor& parameter);
+
 // The memory of one bucket: the gradients, which autograd's parameters see as views, and where the
 // rank's shards leave partials that its group needs besides (collective/shards.h). A bucket of one
 // large parameter has no memory of its own: it adopts, step by step, the gradient that autograd

@@ -42,15 +42,16 @@ void widen(std::byte* to, const void* from, bool to_f64, std::size_t n, const Ke
 }  // namespace
 
 BucketReduction::BucketReduction(collective::Group& group, const GradientSyncOptions& options,
-                                 int shards)
+                                 int shards, collective::ShardRange own)
     : group_(group),
       compression_(options.compression),
       reducer_(options.reducer),
       scale_(options.average ? 1.0 / shards : 1.0),
       shards_(group, shards) {
-  const int own = collective::shards_of(group.rank(), group.size(), shards).count;
-  if (reducer_ || compression_ != Compression::none)
-    own_.emplace(own, collective::ShardRange{0, own});
+  if (options.sink)
+    own_.emplace(shards, own);
+  else if (reducer_ || compression_ != Compression::none)
+    own_.emplace(own.count, collective::ShardRange{0, own.count});
 }
 
 const collective::ShardPlan& BucketReduction::plan() const { return own_ ? *own_ : shards_.plan(); }

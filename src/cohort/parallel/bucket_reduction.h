@@ -16,7 +16,8 @@ namespace cohort::parallel {
 // Threads: confined to one at a time (the communication thread). `group` must outlive it.
 class BucketReduction {
  public:
-  BucketReduction(collective::Group& group, const GradientSyncOptions& options, int shards);
+  BucketReduction(collective::Group& group, const GradientSyncOptions& options, int shards,
+                  collective::ShardRange own);
 
   // How this rank adds up its own shards before run().
   const collective::ShardPlan& plan() const;

@@ -2,9 +2,13 @@
 
 #include <torch/torch.h>
 
+#include <optional>
+
 #include "cohort/base/error.h"
+#include "cohort/base/keep_memory.h"
 #include "cohort/cluster/scheduler_args.h"
 #include "cohort/parallel/make_strategy.h"
+#include "cohort/parallel/serve_parameters.h"
 
 namespace cohort {
 
@@ -12,6 +16,8 @@ struct Context::State {
   std::vector<std::string> arguments;
   parallel::StrategySetup setup;
   std::shared_ptr<parallel::Strategy> strategy;
+  std::optional<KeepMemory> keep;  // with the launcher, beyond this process's death
+  bool has_left = false;
 
   collective::World& world() { return *setup.world; }
 };
@@ -28,13 +34,19 @@ std::string Context::output() const { return role().output; }
 bool Context::is_service() const { return !role().is_training(); }
 
 collective::Group& Context::group() const {
+  expect_member();
+  if (!state_->world().group)
+    throw InvalidInput(parallel::kNoGroup, {.advice = parallel::kNoGroupAdvice});
+  return *state_->world().group;
+}
+
+void Context::expect_member() const {
   if (is_service())
     throw InvalidInput(fmt::format("{} does not train, so it has no group", to_string(role().task)),
                        {.advice = "Return context.serve() where context.is_service()."});
-  if (!state_->world().group)
+  if (state_->has_left)
     throw InvalidInput(fmt::format("{} has left its job", to_string(role().task)),
                        {.advice = "Call leave() after the last collective."});
-  return *state_->world().group;
 }
 
 int Context::serve(Deadline deadline) {
@@ -43,17 +55,22 @@ int Context::serve(Deadline deadline) {
                        {.advice = "Call serve() only where context.is_service()."});
   if (role().task.type == cluster::TaskType::chief || role().task.type == cluster::TaskType::master)
     throw InvalidInput(
-        fmt::format("{} is a coordinator beside the workers, which only parameter_server needs, "
-                    "and that strategy is not in this version of Cohort",
+        fmt::format("{} is a coordinator beside the workers; Cohort's parameter servers need none",
                     to_string(role().task)),
-        {.advice = "Start the job without a coordinator."});
-  state_->world().session->serve_until_done(deadline);
+        {.advice = "Start the job without a coordinator: worker 0 is the chief."});
+  const bool serves = role().task.type == cluster::TaskType::ps &&
+                      parallel::asks_for_parameter_server(flags(), role()) &&
+                      !flags().servers.dry_run;
+  if (serves)
+    parallel::serve_parameters(state_->setup, state_->keep ? &*state_->keep : nullptr, deadline);
+  else
+    state_->world().session->serve_until_done(deadline);
   state_->world().session->close(deadline);
   return 0;
 }
 
 std::shared_ptr<parallel::Strategy> Context::strategy() {
-  group();
+  expect_member();
   if (!state_->strategy)
     state_->strategy = parallel::make_strategy(
         parallel::resolve_strategy(state_->setup.flags, role()), state_->setup);
@@ -61,7 +78,10 @@ std::shared_ptr<parallel::Strategy> Context::strategy() {
 }
 
 void Context::leave(Deadline deadline) {
+  if (state_->strategy) state_->strategy->leave(deadline);
+  if (state_->keep && role().is_training()) state_->keep->allow_restart(false);
   state_->strategy.reset();
+  state_->has_left = true;
   state_->world().leave(deadline);
 }
 
@@ -82,7 +102,14 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
   world->session = cluster::Session::join(role, cluster::SessionOptions::from(environment));
   network.secret =
       world->session->secret();  // where tasks meet by themselves, one was made for them
-  if (role.is_training()) world->group = collective::form_world(*world->session, network);
+  const bool by_servers = parallel::asks_for_parameter_server(parsed.flags, role);
+  if (role.is_training() && !by_servers)
+    world->group = collective::form_world(*world->session, network);
+  if (by_servers) {
+    state.keep = KeepMemory::from_variables(environment.find_value(kRestartMarkVariable),
+                                            environment.find_value(kKeepStateVariable));
+    if (state.keep && role.is_training()) state.keep->allow_restart(true);
+  }
   state.arguments = std::move(parsed.rest);
   state.setup = {.world = std::move(world),
                  .network = std::move(network),

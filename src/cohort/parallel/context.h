@@ -28,12 +28,15 @@ class Context {
   std::string output() const;  // the job's output folder, or empty
 
   // Of the worker processes: what the functions of ops.h work on, which therefore take a Context
-  // too. Throws InvalidInput for a task that does not train, and after leave().
+  // too. Throws InvalidInput for a task that does not train, with the strategy parameter_server
+  // (whose workers form no group), and after leave().
   collective::Group& group() const;
   operator collective::Group&() const { return group(); }
 
   // A ps or evaluator: the program should `return context.serve();`, which returns 0 when all
-  // workers are done and throws PeerError, with its name, when one left without.
+  // workers are done and throws PeerError, with its name, when one left without. With the strategy
+  // parameter_server a ps holds its share of the parameters meanwhile, and a worker that is lost
+  // may come back.
   bool is_service() const;
   int serve(Deadline deadline = Deadline::never());
 
@@ -47,6 +50,7 @@ class Context {
 
  private:
   friend Context init(const cluster::Environment&, const std::vector<std::string>&);
+  void expect_member() const;  // of the workers, and not left
   struct State;
   std::shared_ptr<State> state_;
 };

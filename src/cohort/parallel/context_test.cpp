@@ -166,8 +166,9 @@ TEST(Context, RefusesAtOnceAStrategyThatDoesNotFitTheJob) {
 
 TEST(Context, TheLaunchersStrategyCountsWhereNoFlagIsGiven) {
   Context context = init({{"COHORT_STRATEGY", "parameter_server"}}, {});
-  EXPECT_THAT(message_of<InvalidInput>([&] { context.strategy(); }),
-              HasSubstr("not in this version"));
+  EXPECT_THAT(message_of<InvalidInput>([&] { context.strategy(); }), HasSubstr("needs ps tasks"));
+  EXPECT_THAT(message_of<InvalidInput>([&] { context.group(); }),
+              HasSubstr("workers form no group"));
   context.leave();
   Context other = init({{"COHORT_STRATEGY", "parameter_server"}}, {"--distribution_strategy=off"});
   EXPECT_EQ(other.strategy()->name(), "one_device");

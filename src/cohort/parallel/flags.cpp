@@ -50,9 +50,11 @@ void assign(StrategyFlags& flags, const std::string& name, const std::string& va
     flags.num_replicas = count(name, value, 1);
   } else if (name == "--device") {
     flags.device = choice(name, value, {"cpu", "cuda"});
-  } else {
-    COHORT_CHECK(name == "--threads", "{} is listed but not read", name);
+  } else if (name == "--threads") {
     flags.threads = count(name, value, 1);
+  } else {
+    const bool read = assign_server_flag(flags.servers, name, value);
+    COHORT_CHECK(read, "{} is listed but not read", name);
   }
 }
 
@@ -72,12 +74,26 @@ void check_together(const StrategyFlags& flags) {
                                    flags.num_gpus > 1 ? "--num_gpus" : "--num_replicas",
                                    flags.replicas_per_worker()),
                        {.advice = "Use --distribution_strategy mirrored."});
+  const std::string& strategy = flags.distribution_strategy;
+  if (!flags.servers.given.empty() && !strategy.empty() && strategy != "parameter_server")
+    throw InvalidInput(fmt::format("{} is a flag of parameter_server, but --distribution_strategy "
+                                   "is {}",
+                                   flags.servers.given.front(), strategy),
+                       {.advice = "Leave one of them out."});
+  if (strategy == "parameter_server" && flags.replicas_per_worker() > 1)
+    throw InvalidInput(fmt::format("--distribution_strategy parameter_server has one replica a "
+                                   "worker, but {} is {}",
+                                   flags.num_gpus > 1 ? "--num_gpus" : "--num_replicas",
+                                   flags.replicas_per_worker()),
+                       {.advice = "Start more workers instead."});
+  check_server_flags(flags.servers);
 }
 
 // "--num-gpus=2" -> {"--num_gpus", "2"}; nothing when the word is not a flag of ours.
 struct Word {
   std::string name;
   std::optional<std::string> value;
+  bool needs_value = true;
 };
 std::optional<Word> read_word(const std::string& text) {
   if (!text.starts_with("--")) return std::nullopt;
@@ -85,9 +101,10 @@ std::optional<Word> read_word(const std::string& text) {
   Word word{"--" + text.substr(2, equals == std::string::npos ? equals : equals - 2), {}};
   std::replace(word.name.begin() + 2, word.name.end(), '-', '_');
   const auto known = strategy_flags_help();
-  if (std::none_of(known.begin(), known.end(),
-                   [&](const FlagHelp& flag) { return flag.name == word.name; }))
-    return std::nullopt;
+  const auto found = std::find_if(known.begin(), known.end(),
+                                  [&](const FlagHelp& flag) { return flag.name == word.name; });
+  if (found == known.end()) return std::nullopt;
+  word.needs_value = !found->metavar.empty();
   if (equals != std::string::npos) word.value = text.substr(equals + 1);
   return word;
 }
@@ -99,7 +116,7 @@ std::vector<std::string> strategy_names() {
 }
 
 std::vector<FlagHelp> strategy_flags_help() {
-  return {
+  std::vector<FlagHelp> flags = {
       {"--distribution_strategy", "NAME",
        "off, one_device, mirrored, multi_worker_mirrored or parameter_server; default: what the "
        "launcher says, else what fits the number of workers and replicas"},
@@ -108,6 +125,8 @@ std::vector<FlagHelp> strategy_flags_help() {
       {"--device", "cpu|cuda", "where replicas compute (default: cuda with --num_gpus, else cpu)"},
       {"--threads", "N", "computing threads a replica (default 1; results depend on it)"},
   };
+  for (FlagHelp& flag : server_flags_help()) flags.push_back(std::move(flag));
+  return flags;
 }
 
 std::string strategy_flags_text() {
@@ -129,6 +148,7 @@ ParsedFlags take_strategy_flags(const std::vector<std::string>& arguments) {
       parsed.rest.push_back(arguments[i]);
       continue;
     }
+    if (!word->value && !word->needs_value) word->value = "true";
     if (!word->value) {
       if (i + 1 == arguments.size() || arguments[i + 1].starts_with("--"))
         throw InvalidInput(

@@ -3,6 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "cohort/parallel/server_flags.h"
+
 // The flags that every Cohort program understands, whatever flags it has of its own.
 // Pure functions and values.
 namespace cohort {
@@ -17,6 +19,7 @@ struct StrategyFlags {
   // Intra-op threads a replica. 0: one. LibTorch cuts sums by the number of threads, so results
   // have the same bits only where this number is the same.
   int threads = 0;
+  parallel::ServerFlags servers;  // of parameter_server
 
   int replicas_per_worker() const;
   bool wants_cuda() const { return num_gpus > 0 || device == "cuda"; }
@@ -27,7 +30,7 @@ namespace parallel {
 // One flag, for a program's own --help.
 struct FlagHelp {
   std::string name;     // "--num_gpus"
-  std::string metavar;  // "N"
+  std::string metavar;  // "N"; empty: it needs no value
   std::string description;
 };
 std::vector<FlagHelp> strategy_flags_help();
@@ -40,9 +43,9 @@ struct ParsedFlags {
   std::vector<std::string> rest;  // what is not ours, in its order
 };
 
-// Takes `--name value` and `--name=value`, `-` for `_` inside names; the last of equal names wins;
-// reads up to a lone `--`. Throws InvalidInput that names flag, value and what is allowed; also for
-// flags that contradict each other.
+// Takes `--name value` and `--name=value` (a name alone where the flag needs no value), `-` for `_`
+// inside names; the last of equal names wins; reads up to a lone `--`. Throws InvalidInput that
+// names flag, value and what is allowed; also for flags that contradict each other.
 ParsedFlags take_strategy_flags(const std::vector<std::string>& arguments);
 
 // The strategies by the names of their flag, without "off".

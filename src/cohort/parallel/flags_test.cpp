@@ -70,9 +70,60 @@ TEST(Flags, RefusesFlagsThatContradictEachOther) {
               AllOf(HasSubstr("--num_gpus is 2"), HasSubstr("mirrored")));
 }
 
+ps::Policy policy(Arguments arguments) {
+  return take_strategy_flags(arguments).flags.servers.policy();
+}
+
+TEST(Flags, StalenessAndSynchronyMakeOnePolicy) {
+  using Mode = ps::Policy::Mode;
+  EXPECT_EQ(policy({}).mode, Mode::sync);
+  EXPECT_EQ(policy({"--sync_replicas=false"}).mode, Mode::async);
+  EXPECT_EQ(policy({"--staleness=inf"}).mode, Mode::async);
+  EXPECT_EQ(policy({"--staleness", "-1", "--sync_replicas=false"}).mode, Mode::async);
+  EXPECT_EQ(policy({"--staleness=0"}).mode, Mode::sync);
+  const ps::Policy bounded = policy({"--sync-replicas=false", "--staleness=3"});
+  EXPECT_EQ(bounded.mode, Mode::bounded);
+  EXPECT_EQ(bounded.staleness, 3);
+  EXPECT_EQ(policy({"--replicas_to_aggregate=2"}).aggregate, 2);
+}
+
+TEST(Flags, ReadsWhatServersAreToldWithUnits) {
+  const auto flags =
+      take_strategy_flags({"--ps_memory_limit=3M", "--worker_timeout=1.5", "--ps_wire=bf16",
+                           "--ps_durability=disk", "--ps_not_finite=drop", "--dry-run",
+                           "--num_ps=2", "--ps_shared_memory=false"})
+          .flags.servers;
+  EXPECT_EQ(flags.memory_limit, 3u << 20);
+  EXPECT_EQ(flags.worker_timeout, std::chrono::milliseconds(1500));
+  EXPECT_EQ(flags.wire, ps::WireType::bf16);
+  EXPECT_EQ(flags.durability, ps::Durability::disk);
+  EXPECT_EQ(flags.not_finite, ps::Policy::NotFinite::drop);
+  EXPECT_TRUE(flags.dry_run);
+  EXPECT_EQ(flags.num_ps, 2);
+  EXPECT_FALSE(flags.shared_memory);
+}
+
+TEST(Flags, RefusesServerFlagsThatContradictEachOther) {
+  EXPECT_THAT(refusal({"--sync_replicas=true", "--staleness=3"}),
+              AllOf(HasSubstr("--sync_replicas is true"), HasSubstr("--staleness is 3")));
+  EXPECT_THAT(refusal({"--sync_replicas=false", "--staleness=0"}), HasSubstr("--staleness is 0"));
+  EXPECT_THAT(refusal({"--sync_replicas=false", "--replicas_to_aggregate=2"}),
+              HasSubstr("--replicas_to_aggregate is 2"));
+  EXPECT_THAT(refusal({"--distribution_strategy=mirrored", "--staleness=3"}),
+              AllOf(HasSubstr("--staleness is a flag of"), HasSubstr("mirrored")));
+  EXPECT_THAT(refusal({"--distribution_strategy=parameter_server", "--num_replicas=2"}),
+              HasSubstr("--num_replicas is 2"));
+  EXPECT_THAT(refusal({"--num_ps=2"}), HasSubstr("--dry_run"));
+  EXPECT_THAT(refusal({"--ps_memory_limit=3X"}), HasSubstr("--ps_memory_limit is '3X'"));
+  EXPECT_THAT(refusal({"--worker_timeout=0"}), HasSubstr("--worker_timeout is '0'"));
+  EXPECT_THAT(refusal({"--ps_durability=paper"}), HasSubstr("'paper'"));
+}
+
 TEST(Flags, HelpNamesEveryFlagThatIsRead) {
   for (const FlagHelp& flag : strategy_flags_help()) {
-    EXPECT_THAT(refusal({flag.name}), HasSubstr(flag.name + " has no value"));
+    if (!flag.metavar.empty()) {
+      EXPECT_THAT(refusal({flag.name}), HasSubstr(flag.name + " has no value"));
+    }
     EXPECT_THAT(strategy_flags_text(), HasSubstr(flag.name + " " + flag.metavar));
   }
 }

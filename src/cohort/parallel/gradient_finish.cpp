@@ -1,5 +1,6 @@
 // The end of a step: buckets go out, their sums come back.
 #include <algorithm>
+#include <vector>
 
 #include "cohort/base/error.h"
 #include "cohort/parallel/gradient_state.h"
@@ -28,6 +29,14 @@ void GradientSync::State::launch_full_buckets() {
   }
 }
 
+void GradientSync::State::hand_over(std::size_t bucket) {
+  BucketEvent& event = step_events_[bucket];
+  const auto partials = buckets_[bucket]->partials();
+  event.begun = Clock::now();
+  options_.sink(bucket, std::vector<const std::byte*>(partials.begin(), partials.end()));
+  event.ended = Clock::now();
+}
+
 void GradientSync::State::fail(const std::string& reason, const std::string& advice) {
   group_.abort(fmt::format("rank {}: {}", group_.rank(), reason));
   throw InvalidInput(reason, {.during = "GradientSync::finish", .advice = advice});
@@ -44,7 +53,7 @@ void GradientSync::State::finish(Deadline deadline) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     torch::Tensor& parameter = parameters_[i];
     const Place place = places_[i];
-    if (!parameter.device().is_cpu())
+    if (!parameter.device().is_cpu() && !options_.sink)
       parameter.mutable_grad() = buckets_[place.bucket]->view(place.entry).to(parameter.device());
   }
   if (recording_) events_.insert(events_.end(), step_events_.begin(), step_events_.end());

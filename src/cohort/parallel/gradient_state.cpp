@@ -18,7 +18,14 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLarge = 1 << 20;
 
 int count_of(const GradientSyncOptions& options, const collective::Group& group) {
-  return options.shards == 0 ? group.size() : options.shards;
+  if (options.shards > 0) return options.shards;
+  return options.sink ? options.place.size : group.size();
+}
+
+collective::ShardRange own_shards_of(const GradientSyncOptions& options,
+                                     const collective::Group& group, int shards) {
+  if (options.sink) return collective::shards_of(options.place.rank, options.place.size, shards);
+  return collective::shards_of(group.rank(), group.size(), shards);
 }
 
 // Drops what needs no gradient and what comes twice: a parameter that two modules share has one
@@ -46,9 +53,9 @@ GradientSync::State::State(collective::Group& group, NamedTensors parameters,
     : group_(group),
       options_(std::move(options)),
       shards_(count_of(options_, group)),
-      own_(collective::shards_of(group.rank(), group.size(), shards_)),
-      alone_(group.size() == 1 && shards_ == 1 && !options_.reducer),
-      reduction_(group, options_, shards_),
+      own_(own_shards_of(options_, group, shards_)),
+      alone_(group.size() == 1 && shards_ == 1 && !options_.reducer && !options_.sink),
+      reduction_(group, options_, shards_, own_),
       local_(reduction_.plan(), parameters.size()) {
   for (auto& [name, parameter] : select(parameters)) {
     names_.push_back(name);
@@ -56,6 +63,7 @@ GradientSync::State::State(collective::Group& group, NamedTensors parameters,
   }
   fired_.resize(parameters_.size());
   taken_.resize(parameters_.size());
+  order_agreed_ = options_.sink != nullptr;
   if (alone_) return;
   order_.resize(parameters_.size());
   std::iota(order_.rbegin(), order_.rend(), 0);  // backward goes from the end
@@ -100,6 +108,12 @@ void GradientSync::State::make_buckets() {
     buckets_.push_back(std::make_unique<Bucket>(group_, std::move(layout), parameters_,
                                                 reduction_.plan().nodes(), adopts));
   }
+}
+
+std::vector<BucketLayout> GradientSync::State::layouts() const {
+  std::vector<BucketLayout> layouts;
+  for (const auto& bucket : buckets_) layouts.push_back(bucket->layout());
+  return layouts;
 }
 
 bool GradientSync::State::set_no_sync(bool on) {
@@ -179,7 +193,10 @@ void GradientSync::State::take_gradient(std::size_t parameter) {
   if (parameters_[parameter].device().is_cpu()) slot = bucket.view(place.entry);
   if (--missing_of_bucket_[place.bucket] == 0) {
     step_events_[place.bucket].ready = Clock::now();
-    launch_full_buckets();
+    if (options_.sink)
+      hand_over(place.bucket);
+    else
+      launch_full_buckets();
   }
 }
 

@@ -31,6 +31,9 @@ struct GradientSync::State {
   ~State();
 
   collective::ShardRange own_shards() const { return own_; }
+  std::vector<BucketLayout> layouts() const;
+  const std::vector<torch::Tensor>& parameters() const { return parameters_; }
+  const std::vector<std::string>& names() const { return names_; }
   void begin_shard(int shard);
   void end_shard();
   void finish(Deadline deadline);
@@ -53,6 +56,7 @@ struct GradientSync::State {
   bool accepts(std::size_t parameter, const torch::Tensor& gradient);
   std::string names_of(const std::vector<std::size_t>& parameters) const;
   void launch_full_buckets();
+  void hand_over(std::size_t bucket);  // to the sink
   void wait_for_buckets(Deadline deadline);
   void agree_on_order(Deadline deadline);
   void finish_alone();

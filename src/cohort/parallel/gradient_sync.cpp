@@ -12,6 +12,9 @@ GradientSync::~GradientSync() = default;
 
 int GradientSync::first_shard() const { return state_->own_shards().first; }
 int GradientSync::shard_count() const { return state_->own_shards().count; }
+std::vector<BucketLayout> GradientSync::layouts() const { return state_->layouts(); }
+const std::vector<torch::Tensor>& GradientSync::parameters() const { return state_->parameters(); }
+const std::vector<std::string>& GradientSync::names() const { return state_->names(); }
 void GradientSync::begin_shard(int shard) { state_->begin_shard(shard); }
 void GradientSync::end_shard() { state_->end_shard(); }
 void GradientSync::finish(Deadline deadline) { state_->finish(deadline); }

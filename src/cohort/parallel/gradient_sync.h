@@ -6,12 +6,15 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "cohort/base/deadline.h"
 #include "cohort/collective/group.h"
+#include "cohort/collective/shards.h"
+#include "cohort/parallel/bucket_layout.h"
 
 namespace cohort::parallel {
 
@@ -24,6 +27,13 @@ using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 // on all ranks. Must be collective over `group`.
 using BucketReducer = std::function<void(collective::Group& group, torch::Tensor values)>;
 
+// Takes one bucket's gradients of this rank's shards elsewhere, to parameter servers: one array of
+// the bucket's elements for each node of the shards' plan (collective/shards.h). Called on the
+// thread of the hook that filled the bucket, as soon as it is full; the memory is the caller's
+// again when it returns.
+using BucketSink =
+    std::function<void(std::size_t bucket, std::span<const std::byte* const> partials)>;
+
 struct GradientSyncOptions {
   std::size_t bucket_bytes = 8 << 20;
   std::size_t first_bucket_bytes = 1 << 20;  // small, so that communication starts early
@@ -34,6 +44,13 @@ struct GradientSyncOptions {
   bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
   Compression compression = Compression::none;
   BucketReducer reducer;  // empty: the built-in sum in tree order
+  // In place of any sum over ranks: `group` is then only this rank's own, and `place` says whose
+  // shards these are. finish() does not wait, .grad is of no use, and buckets stay as first made.
+  BucketSink sink;
+  struct Place {
+    int rank = 0;
+    int size = 1;
+  } place;
 };
 
 // Sums one replica's gradients with those of the others, while backward goes on.
@@ -68,6 +85,11 @@ class GradientSync {
   // The shards that this rank owns, ascending: [first, first + count).
   int first_shard() const;
   int shard_count() const;
+
+  // What buckets are made of: their layouts, and the parameters that the entries number.
+  std::vector<BucketLayout> layouts() const;
+  const std::vector<torch::Tensor>& parameters() const;
+  const std::vector<std::string>& names() const;
 
   void begin_shard(int shard);
   void end_shard();

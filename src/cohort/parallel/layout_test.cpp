@@ -96,12 +96,17 @@ cluster::Role role_of(int size, const std::string& strategy = "") {
   return role;
 }
 
+cluster::Role with_servers(cluster::Role role) {
+  role.cluster.set(cluster::TaskType::ps, {{"localhost", 1}});
+  return role;
+}
+
 TEST(ResolveStrategy, FollowsFlagThenLauncherThenNumbers) {
   EXPECT_EQ(resolve_strategy({}, role_of(1)), "one_device");
   EXPECT_EQ(resolve_strategy({.num_replicas = 2}, role_of(1)), "mirrored");
   EXPECT_EQ(resolve_strategy({.num_replicas = 2}, role_of(3)), "multi_worker_mirrored");
   EXPECT_EQ(resolve_strategy({}, role_of(1, "mirrored")), "mirrored");
-  EXPECT_EQ(resolve_strategy({}, role_of(2, "ps")), "parameter_server");
+  EXPECT_EQ(resolve_strategy({}, with_servers(role_of(2, "ps"))), "parameter_server");
   EXPECT_EQ(resolve_strategy({.distribution_strategy = "off"}, role_of(1, "mirrored")),
             "one_device");
   EXPECT_EQ(resolve_strategy({.distribution_strategy = "multi_worker_mirrored"}, role_of(1)),
@@ -123,9 +128,12 @@ TEST(ResolveStrategy, RefusesWhatTheLauncherAsksForAndNobodyKnows) {
               HasSubstr("2 replicas"));
 }
 
-TEST(MakeStrategy, ParameterServerSaysThatItIsNotThere) {
-  EXPECT_THAT(message_of<InvalidInput>([&] { make_strategy("parameter_server", {}); }),
-              AllOf(HasSubstr("not in this version"), HasSubstr("multi_worker_mirrored")));
+TEST(ResolveStrategy, ParameterServerNeedsServersAndOneReplicaAWorker) {
+  EXPECT_THAT(message_of<InvalidInput>([&] { resolve_strategy({}, role_of(2, "ps")); }),
+              AllOf(HasSubstr("needs ps tasks"), HasSubstr("cohort run --ps N")));
+  EXPECT_THAT(message_of<InvalidInput>(
+                  [&] { resolve_strategy({.num_replicas = 2}, with_servers(role_of(2, "ps"))); }),
+              HasSubstr("one replica a worker"));
 }
 
 }  // namespace

@@ -10,19 +10,39 @@ namespace cohort::parallel {
 
 namespace {
 
-[[noreturn]] std::shared_ptr<Strategy> refuse_parameter_server(const StrategySetup&) {
-  throw InvalidInput("the strategy parameter_server is not in this version of Cohort",
-                     {.advice = "Use multi_worker_mirrored, which needs no ps tasks."});
-}
-
 constexpr std::pair<const char*, std::shared_ptr<Strategy> (*)(const StrategySetup&)> kMakers[] = {
     {"one_device", make_one_device},
     {"mirrored", make_mirrored},
     {"multi_worker_mirrored", make_multi_worker_mirrored},
-    {"parameter_server", refuse_parameter_server},
+    {"parameter_server", make_parameter_server},
 };
 
+void check_servers(const StrategyFlags& flags, const cluster::Role& role) {
+  if (flags.replicas_per_worker() > 1)
+    throw InvalidInput(fmt::format("the strategy parameter_server has one replica a worker, but "
+                                   "the flags ask for {}",
+                                   flags.replicas_per_worker()),
+                       {.advice = "Start more workers instead."});
+  const std::size_t servers = role.cluster.addresses(cluster::TaskType::ps).size();
+  if (flags.servers.dry_run) {
+    if (servers == 0 && flags.servers.num_ps == 0)
+      throw InvalidInput("a --dry_run of parameter_server does not know how many servers there are",
+                         {.advice = "Give --num_ps N, or start it under `cohort run --ps N`."});
+    return;
+  }
+  if (servers == 0)
+    throw InvalidInput("the strategy parameter_server needs ps tasks, and this job has none",
+                       {.advice = "Start it with `cohort run --ps N`, or name them in TF_CONFIG's "
+                                  "cluster."});
+}
+
 }  // namespace
+
+bool asks_for_parameter_server(const StrategyFlags& flags, const cluster::Role& role) {
+  const std::string& name =
+      flags.distribution_strategy.empty() ? role.strategy : flags.distribution_strategy;
+  return name == "parameter_server" || name == "ps";
+}
 
 std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& role) {
   const int replicas = flags.replicas_per_worker();
@@ -49,6 +69,13 @@ std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& ro
     throw InvalidInput(
         fmt::format("the launcher asks for one_device, but the flags for {} replicas", replicas),
         {.advice = "Use --distribution_strategy mirrored."});
+  if (name == "parameter_server")
+    check_servers(flags, role);
+  else if (!flags.servers.given.empty())
+    throw InvalidInput(
+        fmt::format("{} is a flag of parameter_server, but the strategy is {}",
+                    flags.servers.given.front(), name),
+        {.advice = "Add --distribution_strategy parameter_server, or leave the flag out."});
   return name;
 }
 

@@ -12,16 +12,20 @@ namespace cohort::parallel {
 
 // What a strategy is made from.
 struct StrategySetup {
-  std::shared_ptr<collective::World> world;  // of a task that trains
-  collective::NetworkOptions network;        // for groups of its own
+  std::shared_ptr<collective::World> world;
+  collective::NetworkOptions network;  // for groups of its own
   StrategyFlags flags;
   std::string visible_gpus;  // CUDA_VISIBLE_DEVICES
 };
 
 // The strategy that flags and launcher ask for, by one of strategy_names(). Pure.
-// Throws InvalidInput for a strategy of one process in a job of several workers, and for a name
-// that the launcher gave and nobody knows.
+// Throws InvalidInput for a strategy of one process in a job of several workers, for
+// parameter_server where there are no ps tasks or several replicas a worker, and for a name that
+// the launcher gave and nobody knows.
 std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& role);
+
+// Whether they ask for parameter_server, whatever this task's part is. Pure.
+bool asks_for_parameter_server(const StrategyFlags& flags, const cluster::Role& role);
 
 // Collective over the workers. Throws InvalidInput, and what forming a group throws.
 std::shared_ptr<Strategy> make_strategy(const std::string& name, const StrategySetup& setup);
@@ -30,5 +34,12 @@ std::shared_ptr<Strategy> make_strategy(const std::string& name, const StrategyS
 std::shared_ptr<Strategy> make_one_device(const StrategySetup& setup);
 std::shared_ptr<Strategy> make_mirrored(const StrategySetup& setup);
 std::shared_ptr<Strategy> make_multi_worker_mirrored(const StrategySetup& setup);
+std::shared_ptr<Strategy> make_parameter_server(const StrategySetup& setup);
+
+// Why there is no group with parameter_server, for InvalidInput.
+inline constexpr const char* kNoGroup =
+    "with the strategy parameter_server workers form no group, so that none can break the others";
+inline constexpr const char* kNoGroupAdvice =
+    "Use a Trainer, or multi_worker_mirrored for collectives of your own.";
 
 }  // namespace cohort::parallel

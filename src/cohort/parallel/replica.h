@@ -6,15 +6,20 @@
 
 namespace cohort::parallel {
 
+class Servers;
+
 // One copy of the model: a thread of its own, a device of its own, and a place among all replicas
-// of the job. A worker process has one, or several (mirrored). A value; `group` is lent by the
-// Strategy that made it.
+// of the job. A worker process has one, or several (mirrored). A value; `group` and `servers` are
+// lent by the Strategy that made it.
 struct Replica {
   int local = 0;  // index among this process's replicas
   int rank = 0;   // among the job's replicas: worker rank * replicas a worker + local
   int size = 1;   // replicas of the job
   torch::Device device = torch::kCPU;
-  collective::Group* group = nullptr;  // of all replicas; rank and size as above
+  // Of all replicas; rank and size as above. With parameter servers nobody is to be reached by it:
+  // collectives throw InvalidInput.
+  collective::Group* group = nullptr;
+  Servers* servers = nullptr;  // parameter servers, where the strategy has them
 
   bool is_first() const { return rank == 0; }
 };

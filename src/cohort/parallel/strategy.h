@@ -3,11 +3,13 @@
 #include <functional>
 #include <string>
 
+#include "cohort/base/deadline.h"
 #include "cohort/parallel/replica.h"
 
 namespace cohort::parallel {
 
-// How a job's replicas are laid out and reached: `one_device`, `mirrored`, `multi_worker_mirrored`.
+// How a job's replicas are laid out and reached: `one_device`, `mirrored`, `multi_worker_mirrored`,
+// `parameter_server`.
 // Context::strategy() makes the one that the flags ask for.
 //
 // Threads: run() from one thread at a time. Ownership: keeps alive the groups that its replicas use
@@ -23,6 +25,8 @@ class Strategy {
   virtual int worker() const = 0;          // this one's number among them
   virtual int local_replicas() const = 0;  // of this process; the same for all workers
   int replicas() const { return workers() * local_replicas(); }  // of the job
+  // Virtual shards of a step where nobody says how many.
+  virtual int shards() const { return replicas(); }
   bool is_chief() const { return worker() == 0; }
 
   // Runs `body` once for every local replica, each on a thread of its own (the first on the
@@ -31,6 +35,11 @@ class Strategy {
   // and the error that came first is rethrown, one of the program's before one that only reports
   // that a peer stopped. May be called again unless it failed.
   virtual void run(const std::function<void(const Replica&)>& body) = 0;
+
+  // Whether the replicas can call collectives.
+  virtual bool has_group() const { return true; }
+  // Context::leave() has begun: says goodbye to what the strategy has besides groups.
+  virtual void leave(Deadline) {}
 };
 
 }  // namespace cohort::parallel

@@ -1,7 +1,7 @@
 #include "cohort/train/fit_loop.h"
 
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/train/checkpoint/module_state.h"
@@ -28,7 +28,7 @@ BatchPlan plan_of(const Dataset& data, const TrainerOptions& trainer, const FitO
 FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetPtr data,
                  const FitOptions& options, const TrainerOptions& trainer_options,
                  std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control,
-                 Position position)
+                 Position position, std::int64_t steps_done)
     : trainer_(trainer),
       data_(std::move(data)),
       options_(options),
@@ -39,13 +39,14 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
       plan_(plan_of(*data_, trainer_options, options, trainer.shards())),
       own_workers_group_(form_workers_group(strategy)),
       begun_(Clock::now()),
-      waited_before_(trainer.waited()) {
+      waited_before_(trainer.exchange().waited()) {
+  view_.steps_per_epoch =
+      options.steps_per_epoch > 0 ? options.steps_per_epoch : plan_.steps_per_epoch();
+  go_to(steps_done);
   view_.epoch = position_.epoch;
   view_.epochs = options.epochs;
   view_.step = position_.step;
   view_.step_in_epoch = position_.step_in_epoch;
-  view_.steps_per_epoch =
-      options.steps_per_epoch > 0 ? options.steps_per_epoch : plan_.steps_per_epoch();
   view_.max_steps = options.max_steps;
   view_.samples = data_->size();
   view_.batch_size = trainer_options.batch_size;
@@ -56,10 +57,22 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
   view_.module_ = &trainer.model().module();
   view_.optimizer_ = &trainer.optimizer();
   view_.rate_ = &trainer.learning_rate();
-  view_.gradients_ = &trainer.gradients();
+  view_.gradients_ = &trainer.exchange().gradients();
   view_.make_checkpoint_ = [this] {
     return make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
   };
+}
+
+// Past steps that this worker has behind it already. At an epoch's last step it stays in that
+// epoch, whose end nobody may have seen.
+void FitLoop::go_to(std::int64_t step) {
+  if (step == position_.step) return;
+  position_.step_in_epoch += step - position_.step;
+  position_.step = step;
+  const std::int64_t epochs =
+      std::max<std::int64_t>(0, position_.step_in_epoch - 1) / view_.steps_per_epoch;
+  position_.epoch += epochs;
+  position_.step_in_epoch -= epochs * view_.steps_per_epoch;
 }
 
 // Callbacks run on the first replica of every process: their group is that of those.
@@ -76,6 +89,7 @@ FitResult FitLoop::run() {
   try {
     call(&Callback::on_train_begin);
     while (!is_over()) run_epoch();
+    trainer_.exchange().settle();
     view_.elapsed = Clock::now() - begun_;
     view_.weights = fingerprint(trainer_.model().module());
     call(&Callback::on_train_end);
@@ -104,30 +118,56 @@ void FitLoop::run_epoch() {
   view_.epoch = position_.epoch;
   view_.step_in_epoch = position_.step_in_epoch;
   call(&Callback::on_epoch_begin);
-  Loader loader = load_epoch();
-  while (!is_over() && position_.step_in_epoch < view_.steps_per_epoch) run_step(loader);
+  catch_up();
+  std::unique_ptr<Loader> loader = load_epoch();
+  while (!is_over() && position_.step_in_epoch < view_.steps_per_epoch) {
+    run_step(*loader);
+    if (catch_up()) loader = load_epoch();
+  }
   if (position_.step_in_epoch == view_.steps_per_epoch) end_epoch();
 }
 
+// Past steps that the others made without this replica: what it did for them would come too late
+// again. Up to the end of the epoch, so that every epoch that was begun is ended.
+bool FitLoop::catch_up() {
+  const std::int64_t behind =
+      std::min(steps_done_ - position_.step, view_.steps_per_epoch - position_.step_in_epoch);
+  if (behind <= 0) return false;
+  position_.step += behind;
+  position_.step_in_epoch += behind;
+  view_.step = position_.step;
+  view_.step_in_epoch = position_.step_in_epoch;
+  return true;
+}
+
 // The batches that are left of this epoch, own shard by own shard.
-Loader FitLoop::load_epoch() const {
+std::unique_ptr<Loader> FitLoop::load_epoch() const {
   auto epoch = std::make_shared<const EpochPlan>(plan_, position_.epoch);
   std::int64_t first = position_.step_in_epoch;
-  std::int64_t shards = trainer_.shard_count();
-  std::int64_t first_shard = trainer_.first_shard();
-  return Loader(
+  const collective::ShardRange own = trainer_.exchange().own_shards();
+  std::int64_t shards = own.count;
+  std::int64_t first_shard = own.first;
+  return std::make_unique<Loader>(
       data_, (view_.steps_per_epoch - first) * shards,
       [=](std::int64_t number) {
         auto indices = epoch->indices(first + number / shards, first_shard + number % shards);
         return std::vector<std::int64_t>(indices.begin(), indices.end());
       },
-      {.seed = trainer_options_.seed, .epoch = position_.epoch}, {.depth = options_.prefetch});
+      DrawKey{.seed = trainer_options_.seed, .epoch = position_.epoch},
+      PrefetchOptions{.depth = options_.prefetch});
 }
 
 void FitLoop::run_step(Loader& loader) {
   std::int64_t samples = plan_.batch(position_.step_in_epoch).size();
-  Sums sums = trainer_.step({.epoch = position_.epoch, .step = position_.step, .samples = samples},
-                            [&] { return loader.next().value(); });
+  const collective::ShardRange own = trainer_.exchange().own_shards();
+  const StepPlace place{
+      .epoch = position_.epoch,
+      .step = position_.step,
+      .samples = samples,
+      .own_samples =
+          plan_.positions(position_.step_in_epoch, {own.first, own.first + own.count}).size()};
+  Sums sums = trainer_.step(place, [&] { return loader.next().value(); });
+  steps_done_ = trainer_.exchange().steps_done(place);
   position_.sums.add(sums);
   ++position_.step;
   ++position_.step_in_epoch;
@@ -146,17 +186,20 @@ void FitLoop::update_view(const Sums& sums) {
   view_.elapsed = now - begun_;
   view_.samples_per_second =
       static_cast<double>(epoch_samples_) / std::max(seconds(now - epoch_begun_), 1e-9);
-  view_.communication_share =
-      seconds(trainer_.waited() - waited_before_) / std::max(seconds(now - begun_), 1e-9);
+  view_.communication_share = seconds(trainer_.exchange().waited() - waited_before_) /
+                              std::max(seconds(now - begun_), 1e-9);
 }
 
 void FitLoop::end_epoch() {
-  trainer_.take_buffers_of_first();
+  Exchange& exchange = trainer_.exchange();
+  exchange.take_buffers_of_first();
   Logs logs = position_.sums.logs(trainer_options_.metrics);
-  if (options_.validation) logs.merge(validate());
+  if (options_.validation && exchange.validates()) logs.merge(validate());
   logs["lr"] = trainer_.learning_rate().get();
+  view_.validated_elsewhere_ = options_.validation && !exchange.validates();
   view_.exact_.clear();
   for (const auto& [name, value] : logs) view_.exact_.insert(name);
+  exchange.add_logs(logs);
   view_.logs = std::move(logs);
   view_.elapsed = Clock::now() - begun_;
   // A checkpoint made by a callback goes on with the next epoch.
@@ -182,15 +225,11 @@ void FitLoop::call(void (Callback::*event)(FitState&)) {
     for (const auto& callback : callbacks_) ((*callback).*event)(view_);
     control_.learning_rate = trainer_.learning_rate().get();
   }
-  std::array<std::int32_t, 2> wishes{view_.stopping(), view_.broadcast_};
-  if (replica.size > 1)
-    replica.group->all_reduce(std::span<std::int32_t>(wishes),
-                              {.op = collective::ReduceOp::maximum,
-                               .deadline = Deadline::after(trainer_options_.step_timeout)});
-  stop_ = wishes[0] != 0;
-  view_.broadcast_ = false;
+  const auto agreed = trainer_.exchange().follow(
+      {.stop = view_.stop_reason_, .broadcast = std::exchange(view_.broadcast_, false)});
+  stop_ = agreed.stop;
   if (replica.local != 0) trainer_.learning_rate().apply(control_.learning_rate);
-  if (wishes[1] != 0 && replica.size > 1) trainer_.take_values_of_first();
+  if (agreed.broadcast) trainer_.exchange().take_values_of_first();
 }
 
 }  // namespace cohort::train

@@ -35,25 +35,28 @@ struct FitControl {
 class FitLoop {
  public:
   // Everything lent must outlive it. `callbacks` in the order in which they are called; empty on
-  // replicas that are not their process's first.
+  // replicas that are not their process's first. `steps_done`: where this replica stands, at
+  // `position` or, in a process that was started anew, behind it.
   FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetPtr data,
           const FitOptions& options, const TrainerOptions& trainer_options,
           std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control,
-          Position position);
+          Position position, std::int64_t steps_done);
 
   FitResult run();
   const Position& position() const { return position_; }
 
  private:
+  void go_to(std::int64_t step);
   void run_epoch();
   void run_step(Loader& loader);
+  bool catch_up();
   void end_epoch();
   Logs validate();
   void call(void (Callback::*event)(FitState&));
   void update_view(const Sums& sums);
   bool is_over() const;
   std::unique_ptr<collective::Group> form_workers_group(const parallel::Strategy& strategy) const;
-  Loader load_epoch() const;
+  std::unique_ptr<Loader> load_epoch() const;
 
   ReplicaTrainer& trainer_;
   DatasetPtr data_;
@@ -67,6 +70,7 @@ class FitLoop {
   FitState view_;
   FitResult result_;
   bool stop_ = false;
+  std::int64_t steps_done_ = 0;  // of the training; more than position_.step: without this replica
   std::int64_t epoch_samples_ = 0;
   std::chrono::steady_clock::time_point begun_;
   std::chrono::steady_clock::time_point epoch_begun_;

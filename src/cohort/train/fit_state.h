@@ -61,7 +61,14 @@ class FitState {
   // Whether logs[name] is fit()'s own, measured over all workers.
   bool is_exact(const std::string& name) const { return exact_.contains(name); }
 
-  // Ends training after this event, on every worker. The first reason counts.
+  // Whether logs[name] is measured by worker 0 alone, and this is another (validation with
+  // parameter servers).
+  bool is_elsewhere(const std::string& name) const {
+    return validated_elsewhere_ && name.starts_with("val_") && !logs.contains(name);
+  }
+
+  // Ends training after this event, on every worker (with parameter servers after one step more).
+  // The first reason counts.
   void stop(const std::string& why);
   bool stopping() const { return !stop_reason_.empty(); }
   const std::string& stop_reason() const { return stop_reason_; }
@@ -82,6 +89,7 @@ class FitState {
   std::function<Checkpoint()> make_checkpoint_;
   std::string stop_reason_;
   bool broadcast_ = false;
+  bool validated_elsewhere_ = false;
   std::set<std::string> exact_;
 };
 

@@ -2,39 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 
 #include "cohort/base/counter_random.h"
 #include "cohort/base/error.h"
-#include "cohort/parallel/broadcast_state.h"
-#include "cohort/parallel/ops.h"
 #include "cohort/parallel/random_scope.h"
-#include "cohort/parallel/text_exchange.h"
 
 namespace cohort::train {
 namespace {
 
-parallel::NamedTensors named(const torch::OrderedDict<std::string, torch::Tensor>& tensors) {
-  parallel::NamedTensors result;
-  for (const auto& item : tensors) result.emplace_back(item.key(), item.value());
-  return result;
-}
-
-parallel::GradientSyncOptions sync_options(const TrainerOptions& options, int shards) {
-  return {.bucket_bytes = options.bucket_bytes,
-          .shards = shards,
-          .allow_unused = options.allow_unused,
-          .compression = options.compression,
-          .reducer = options.reducer};
-}
-
-// Rank r of n takes the items [first, first + count) of `all`, in order; nobody's share differs
-// from another's by more than one.
-std::pair<std::int64_t, std::int64_t> share(std::int64_t all, int rank, int ranks) {
-  std::int64_t first = all * rank / ranks;
-  return {first, all * (rank + 1) / ranks - first};
+// Part `i` of `parts` of `all` items: [first, first + count). Sizes differ by at most one.
+std::pair<std::int64_t, std::int64_t> share(std::int64_t all, std::int64_t i, std::int64_t parts) {
+  std::int64_t first = all * i / parts;
+  return {first, all * (i + 1) / parts - first};
 }
 
 Batch part(const Batch& batch, std::int64_t first, std::int64_t count) {
@@ -53,28 +34,13 @@ Batch to(const Batch& batch, torch::Device device) {
   return {batch.data.to(device), batch.target.to(device)};
 }
 
-// All ranks' rows, in rank order. A rank that has none learns from the others what rows look like.
-torch::Tensor gather_rows(collective::Group& group, const std::vector<torch::Tensor>& rows) {
-  torch::Tensor mine = rows.empty() ? torch::Tensor() : torch::cat(rows);
-  nlohmann::json row;
-  if (mine.defined())
-    row = {{"sizes", mine.sizes().slice(1).vec()}, {"type", static_cast<int>(mine.scalar_type())}};
-  for (const std::string& text : parallel::gather_texts(group, row.dump())) {
-    auto other = nlohmann::json::parse(text);
-    if (mine.defined() || other.is_null()) continue;
-    auto sizes = other.at("sizes").get<std::vector<std::int64_t>>();
-    sizes.insert(sizes.begin(), 0);
-    mine = torch::empty(sizes, static_cast<torch::Dtype>(other.at("type").get<int>()));
-  }
-  return mine.defined() ? parallel::all_gather(group, mine) : torch::empty({0});
-}
-
 }  // namespace
 
-ReplicaTrainer::ReplicaTrainer(const parallel::Replica& replica, Model model,
+ReplicaTrainer::ReplicaTrainer(const parallel::Replica& replica, Exchange& exchange, Model model,
                                std::shared_ptr<torch::optim::Optimizer> optimizer, Loss loss,
                                const TrainerOptions& options, bool shared_process)
     : replica_(replica),
+      exchange_(exchange),
       model_(std::move(model)),
       optimizer_(std::move(optimizer)),
       loss_(std::move(loss)),
@@ -82,43 +48,27 @@ ReplicaTrainer::ReplicaTrainer(const parallel::Replica& replica, Model model,
       shared_process_(shared_process),
       shards_(options.virtual_shards > 0 && options.deterministic ? options.virtual_shards
                                                                   : replica.size),
-      parameters_(named(model_.module().named_parameters())),
-      gradients_(*replica.group, parameters_, sync_options(options, shards_)),
-      buffers_(
-          *replica.group,
-          options.deterministic ? named(model_.module().named_buffers()) : parallel::NamedTensors{},
-          shards_),
       rate_(*optimizer_),
       loss_scale_(options.precision) {
   if (options.deterministic && replica.device.is_cuda()) {
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setBenchmarkCuDNN(false);
   }
-}
-
-void ReplicaTrainer::take_values_of_first() {
-  parallel::broadcast_parameters(*replica_.group, model_.module(), 0);
-  parallel::broadcast_optimizer_state(*replica_.group, *optimizer_, 0);
-}
-
-void ReplicaTrainer::take_buffers_of_first() {
-  if (!options_.deterministic)
-    parallel::broadcast_parameters(*replica_.group, named(model_.module().named_buffers()), 0);
+  exchange_.attach({.module = model_.module(),
+                    .optimizer = *optimizer_,
+                    .loss_scale = loss_scale_,
+                    .options = options_,
+                    .shards = shards_});
 }
 
 Sums ReplicaTrainer::step(const StepPlace& place, const std::function<Batch()>& next) {
   model_.module().train();
   std::vector<Sums> mine;
-  for (int i = 0; i < shard_count(); ++i)
-    mine.push_back(run_shard(place, first_shard() + i, next()));
-  gradients_.finish(deadline());
-  buffers_.finish(deadline());
-  if (loss_scale_.unscale(parameters_)) {
-    if (options_.clip_norm > 0) parallel::clip_gradients(parameters_, options_.clip_norm);
-    optimizer_->step();
-  }
-  Sums sums = add_up(mine, first_shard(), shards_);
-  check_finite(place, sums);
+  exchange_.begin_step(place);
+  const collective::ShardRange own = exchange_.own_shards();
+  for (int i = 0; i < own.count; ++i) mine.push_back(run_shard(place, own.first + i, next()));
+  Sums sums = exchange_.finish_step(place, mine);
+  if (!exchange_.tolerates_not_finite()) check_finite(place, sums);
   return sums;
 }
 
@@ -127,22 +77,20 @@ Sums ReplicaTrainer::run_shard(const StepPlace& place, int shard, const Batch& b
   if (options_.deterministic)
     random.emplace(shard_seed(options_.seed, place.epoch, place.step, shard), replica_.device,
                    shared_process_);
-  gradients_.begin_shard(shard);
-  buffers_.begin_shard();
+  exchange_.begin_shard(shard);
   std::int64_t samples = batch.size();
   Sums sums(options_.metrics.size());
   if (samples > 0) {
     Batch here = to(batch, replica_.device);
     std::int64_t parts = std::min<std::int64_t>(options_.accumulate, samples);
     for (std::int64_t i = 0; i < parts; ++i) {
-      auto [first, count] = share(samples, static_cast<int>(i), static_cast<int>(parts));
+      auto [first, count] = share(samples, i, parts);
       std::optional<parallel::GradientSync::NoSync> more_follow;
-      if (i + 1 < parts) more_follow.emplace(gradients_);
+      if (i + 1 < parts) more_follow.emplace(exchange_.gradients());
       sums.add(run_micro_batch(place, parts == 1 ? here : part(here, first, count)));
     }
   }
-  gradients_.end_shard();
-  buffers_.end_shard(static_cast<double>(samples) / static_cast<double>(place.samples));
+  exchange_.end_shard(static_cast<double>(samples) / static_cast<double>(place.samples));
   return sums;
 }
 
@@ -170,33 +118,6 @@ Sums ReplicaTrainer::measure(const torch::Tensor& output, const torch::Tensor& t
   return sums;
 }
 
-// `mine` are the items [first, first + mine.size()) of `all`; every replica has some. All are
-// gathered (each is zero but at its owner) and added in their order: it does not matter who had
-// which.
-Sums ReplicaTrainer::add_up(std::span<const Sums> mine, std::int64_t first, std::int64_t all) {
-  std::size_t width = options_.metrics.size() + 2;
-  std::vector<double> table(static_cast<std::size_t>(all) * width);
-  auto row = table.begin() + first * static_cast<std::int64_t>(width);
-  for (const Sums& sums : mine) {
-    row = std::copy(sums.values.begin(), sums.values.end(), row);
-    *row++ = sums.samples;
-  }
-  if (replica_.size > 1) {
-    auto begin = std::chrono::steady_clock::now();
-    replica_.group->all_reduce(std::span(table), {.deadline = deadline()});
-    waited_ += std::chrono::steady_clock::now() - begin;
-  }
-  Sums total(options_.metrics.size());
-  for (std::int64_t i = 0; i < all; ++i) {
-    Sums sums(options_.metrics.size());
-    auto from = table.begin() + i * static_cast<std::int64_t>(width);
-    std::copy_n(from, width - 1, sums.values.begin());
-    sums.samples = from[static_cast<std::int64_t>(width) - 1];
-    total.add(sums);
-  }
-  return total;
-}
-
 void ReplicaTrainer::check_finite(const StepPlace& place, const Sums& sums) const {
   if (std::isfinite(sums.values[0])) return;
   throw Error(
@@ -210,26 +131,26 @@ Sums ReplicaTrainer::evaluate(const Dataset& data, std::int64_t batch_size, std:
   model_.module().eval();
   std::int64_t batches = (data.size() + batch_size - 1) / batch_size;
   if (limit > 0) batches = std::min(batches, limit);
-  auto [first, count] = share(batches, replica_.rank, replica_.size);
+  const Range own = exchange_.share(batches);
   std::vector<Sums> mine;
-  for (std::int64_t i = first; i < first + count; ++i) {
+  for (std::int64_t i = own.begin; i < own.end; ++i) {
     Batch batch = to(batch_in_order(data, batch_size, i), replica_.device);
     torch::Tensor output = forward(batch.data);
     mine.push_back(measure(output, batch.target, loss_(output, batch.target)));
   }
-  return add_up(mine, first, batches);
+  return exchange_.add_up(mine, own.begin, batches);
 }
 
 torch::Tensor ReplicaTrainer::predict(const Dataset& data, std::int64_t batch_size) {
   torch::NoGradGuard no_gradients;
   model_.module().eval();
   std::int64_t batches = (data.size() + batch_size - 1) / batch_size;
-  auto [first, count] = share(batches, replica_.rank, replica_.size);
+  const Range own = exchange_.share(batches);
   std::vector<torch::Tensor> outputs;
-  for (std::int64_t i = first; i < first + count; ++i)
+  for (std::int64_t i = own.begin; i < own.end; ++i)
     outputs.push_back(
         forward(batch_in_order(data, batch_size, i).data.to(replica_.device)).to(torch::kCPU));
-  return gather_rows(*replica_.group, outputs);
+  return exchange_.gather_rows(outputs);
 }
 
 torch::Tensor ReplicaTrainer::forward(const torch::Tensor& input) const {

@@ -7,13 +7,13 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
-#include "cohort/parallel/text_exchange.h"
 
 namespace cohort::train {
 namespace {
 
 constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kTables = "tables";
 
 // Everything of a trainer that changes what is computed, by name.
 nlohmann::json values_of(const TrainerOptions& trainer) {
@@ -75,31 +75,18 @@ std::optional<Checkpoint> load(const std::string& path) {
 
 }  // namespace
 
-void agree_on_options(const parallel::Replica& replica, const TrainerOptions& trainer,
-                      const FitOptions& fit) {
-  if (replica.size == 1) return;
-  auto texts = parallel::gather_texts(*replica.group, agreed_values(trainer, fit).dump());
-  auto first = nlohmann::json::parse(texts.front());
-  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
-    auto other = nlohmann::json::parse(texts[rank]);
-    for (const auto& [name, value] : first.items())
-      if (value != other.at(name))
-        throw InvalidInput(fmt::format("{} is {} on replica 0 and {} on replica {}", name,
-                                       value.dump(), other.at(name).dump(), rank),
-                           {.advice = "Start all workers with the same options."});
-  }
+void agree_on_options(Exchange& exchange, const TrainerOptions& trainer, const FitOptions& fit) {
+  exchange.agree(agreed_values(trainer, fit));
 }
 
-ResumePoint ResumePoint::find(const parallel::Replica& replica, const std::string& path,
+ResumePoint ResumePoint::find(Exchange& exchange, int replicas, const std::string& path,
                               const TrainerOptions& options) {
   ResumePoint point;
   if (path.empty()) return point;
-  std::string text;
-  if (replica.is_first()) {
+  const std::string text = exchange.text_of_first([&] {
     point.checkpoint_ = load(path);
-    if (point.checkpoint_) text = to_json(point.checkpoint_->state).dump();
-  }
-  if (replica.size > 1) text = parallel::broadcast_text(*replica.group, text, 0);
+    return point.checkpoint_ ? to_json(point.checkpoint_->state).dump() : std::string();
+  });
   if (text.empty()) return point;
   point.state_ = training_state_from(nlohmann::json::parse(text));
   expect_same("seed", point.state_->seed, options.seed);
@@ -108,9 +95,9 @@ ResumePoint ResumePoint::find(const parallel::Replica& replica, const std::strin
   if (options.virtual_shards > 0)
     expect_same("virtual_shards", static_cast<std::uint64_t>(point.state_->virtual_shards),
                 static_cast<std::uint64_t>(options.virtual_shards));
-  if (point.state_->virtual_shards < replica.size)
+  if (point.state_->virtual_shards < replicas)
     throw InvalidInput(fmt::format("the checkpoint's {} virtual shards are too few for {} replicas",
-                                   point.state_->virtual_shards, replica.size),
+                                   point.state_->virtual_shards, replicas),
                        {.advice = "Resume with fewer workers, or begin anew with more shards."});
   return point;
 }
@@ -131,6 +118,7 @@ Position ResumePoint::restore(ReplicaTrainer& trainer, const Position& otherwise
     restore_module(*checkpoint_, kModel, trainer.model().module());
     restore_optimizer(*checkpoint_, kOptimizer, trainer.optimizer(),
                       ParameterNames(trainer.model().module()));
+    trainer.exchange().restore_tables(pieces_of(*checkpoint_, kTables), state_->step);
   }
   const auto& extra = state_->extra;
   trainer.learning_rate().set_base(extra.at("base_learning_rate").get<double>());
@@ -148,6 +136,7 @@ Position ResumePoint::restore(ReplicaTrainer& trainer, const Position& otherwise
 Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
                            const TrainerOptions& options,
                            std::span<const std::shared_ptr<Callback>> callbacks) {
+  const parallel::TableImages tables = trainer.exchange().bring_state_home();
   Checkpoint checkpoint;
   checkpoint.state = {.step = position.step,
                       .epoch = position.epoch,
@@ -168,6 +157,7 @@ Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
   add_module(checkpoint, kModel, trainer.model().module());
   add_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
                 ParameterNames(trainer.model().module()));
+  if (!tables.empty()) add_pieces(checkpoint, kTables, tables);
   return checkpoint;
 }
 

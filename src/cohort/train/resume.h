@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
-#include "cohort/parallel/replica.h"
 #include "cohort/train/callback.h"
 #include "cohort/train/checkpoint/checkpoint.h"
+#include "cohort/train/exchange.h"
 #include "cohort/train/fit_loop.h"
 #include "cohort/train/options.h"
 
@@ -16,8 +16,7 @@ namespace cohort::train {
 
 // Collective. InvalidInput on every replica, with both sides' values, when options that must be the
 // same on all workers are not.
-void agree_on_options(const parallel::Replica& replica, const TrainerOptions& trainer,
-                      const FitOptions& fit);
+void agree_on_options(Exchange& exchange, const TrainerOptions& trainer, const FitOptions& fit);
 
 // A checkpoint to go on from, as every replica knows it: the tensors are replica 0's alone, which
 // the broadcast at the beginning of fit() gives to the others. Empty: nothing to resume.
@@ -26,7 +25,7 @@ class ResumePoint {
   // Collective: replica 0 looks, all learn what it found. `path` is a checkpoint's JSON or a
   // folder; empty: nothing. Throws InvalidInput when the checkpoint was made with another seed,
   // batch size or number of shards than `options` asks for.
-  static ResumePoint find(const parallel::Replica& replica, const std::string& path,
+  static ResumePoint find(Exchange& exchange, int replicas, const std::string& path,
                           const TrainerOptions& options);
 
   // How many virtual shards the training has; `otherwise` where there is nothing to resume.

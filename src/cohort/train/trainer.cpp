@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 
 #include "cohort/base/error.h"
@@ -33,7 +34,7 @@ void check(const TrainerOptions& options, const parallel::Strategy& strategy) {
          fmt::format("{} virtual shards are too few for {} replicas", options.virtual_shards,
                      strategy.replicas()),
          "Give at least one a replica, or 0.");
-  int shards = std::max(options.virtual_shards, strategy.replicas());
+  int shards = std::max(options.virtual_shards, strategy.shards());
   expect(options.batch_size >= shards,
          fmt::format("a batch of {} samples cannot be split into {} shards", options.batch_size,
                      shards),
@@ -87,9 +88,17 @@ struct Trainer::State {
   MakeOptimizer make_optimizer;  // or nothing
   Loss loss;
   TrainerOptions options;
-  std::vector<std::unique_ptr<ReplicaTrainer>> replicas;  // by local index, made by the first run
+  // By local index, made by the first run.
+  std::vector<std::unique_ptr<Exchange>> exchanges;
+  std::vector<std::unique_ptr<ReplicaTrainer>> replicas;
   Position position;
   std::mutex making;
+
+  Exchange& exchange_of(const parallel::Replica& replica) {
+    auto& exchange = exchanges[static_cast<std::size_t>(replica.local)];
+    if (!exchange) exchange = make_exchange(replica, options.step_timeout);
+    return *exchange;
+  }
 
   // The replica's part, made at the first call. On the replica's thread; collective.
   ReplicaTrainer& part_of(const parallel::Replica& replica, int shards) {
@@ -98,8 +107,9 @@ struct Trainer::State {
       auto [own_model, own_optimizer] = model_and_optimizer(replica);
       TrainerOptions own_options = options;
       own_options.virtual_shards = shards;
-      part = std::make_unique<ReplicaTrainer>(replica, own_model, own_optimizer, loss, own_options,
-                                              strategy->local_replicas() > 1);
+      part =
+          std::make_unique<ReplicaTrainer>(replica, exchange_of(replica), own_model, own_optimizer,
+                                           loss, own_options, strategy->local_replicas() > 1);
     }
     return *part;
   }
@@ -120,7 +130,7 @@ struct Trainer::State {
   }
 
   int default_shards() const {
-    return options.virtual_shards > 0 ? options.virtual_shards : strategy->replicas();
+    return options.virtual_shards > 0 ? options.virtual_shards : strategy->shards();
   }
 };
 
@@ -133,6 +143,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
                        .make_optimizer = {},
                        .loss = std::move(loss),
                        .options = std::move(options),
+                       .exchanges = {},
                        .replicas = {},
                        .position = {},
                        .making = {}}) {
@@ -140,6 +151,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
   expect(state_->optimizer != nullptr, "there is no optimizer",
          "Give one over the model's parameters.");
   check(state_->options, *state_->strategy);
+  state_->exchanges.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
   state_->replicas.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
   state_->position.sums = Sums(state_->options.metrics.size());
 }
@@ -162,14 +174,20 @@ FitResult Trainer::fit(std::shared_ptr<const Dataset> data, FitOptions options) 
   FitControl control;
   FitResult result;
   state.strategy->run([&](const parallel::Replica& replica) {
-    agree_on_options(replica, state.options, options);
-    auto checkpoint = ResumePoint::find(replica, options.resume, state.options);
+    Exchange& exchange = state.exchange_of(replica);
+    agree_on_options(exchange, state.options, options);
+    auto checkpoint = ResumePoint::find(exchange, replica.size, options.resume, state.options);
     ReplicaTrainer& part = state.part_of(replica, checkpoint.shards(state.default_shards()));
     std::span<const std::shared_ptr<Callback>> own_callbacks = callbacks;
     if (replica.local > 0) own_callbacks = {};
     Position position = checkpoint.restore(part, state.position, own_callbacks);
+    if (const std::string plan = exchange.dry_run(); !plan.empty()) {
+      if (replica.is_first()) std::fputs(plan.c_str(), stdout);
+      result.stopped = "a dry run";
+      return;
+    }
     FitLoop loop(part, *state.strategy, data, options, state.options, own_callbacks, control,
-                 position);
+                 position, exchange.begin(position.step));
     FitResult mine = loop.run();
     if (replica.local == 0) {
       result = std::move(mine);
@@ -183,8 +201,9 @@ Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_s
   State& state = *state_;
   Logs logs;
   state.strategy->run([&](const parallel::Replica& replica) {
-    Sums sums = state.part_of(replica, state.default_shards())
-                    .evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
+    ReplicaTrainer& part = state.part_of(replica, state.default_shards());
+    part.exchange().refresh();
+    Sums sums = part.evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
     if (replica.local == 0) logs = sums.logs(state.options.metrics);
   });
   return logs;
@@ -194,8 +213,9 @@ torch::Tensor Trainer::predict(std::shared_ptr<const Dataset> data, std::int64_t
   State& state = *state_;
   torch::Tensor outputs;
   state.strategy->run([&](const parallel::Replica& replica) {
-    auto mine = state.part_of(replica, state.default_shards())
-                    .predict(*data, batch_size > 0 ? batch_size : state.options.batch_size);
+    ReplicaTrainer& part = state.part_of(replica, state.default_shards());
+    part.exchange().refresh();
+    auto mine = part.predict(*data, batch_size > 0 ? batch_size : state.options.batch_size);
     if (replica.local == 0) outputs = mine;
   });
   return outputs;

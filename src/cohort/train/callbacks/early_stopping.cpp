@@ -16,6 +16,7 @@ EarlyStopping::EarlyStopping(Watch watch, std::int64_t patience)
 }
 
 void EarlyStopping::on_epoch_end(FitState& fit) {
+  if (fit.is_elsewhere(monitor_.watch().name)) return;
   if (monitor_.improved(fit.logs) || monitor_.epochs_since_best() < patience_) return;
   fit.stop(fmt::format("{} has not improved for {} epochs (best {:.6g})", monitor_.watch().name,
                        monitor_.epochs_since_best(), monitor_.best()));

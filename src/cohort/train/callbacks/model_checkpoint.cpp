@@ -21,6 +21,7 @@ void ModelCheckpoint::on_step_end(FitState& fit) {
 }
 
 void ModelCheckpoint::on_epoch_end(FitState& fit) {
+  if (!writer_) return;
   SaveOptions how;
   if (options_.watch || fit.logs.contains(monitor_.watch().name))
     if (monitor_.improved(fit.logs)) how.best = {monitor_.watch().name, monitor_.best()};

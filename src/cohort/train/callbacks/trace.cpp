@@ -50,7 +50,8 @@ void Trace::on_train_begin(FitState& fit) {
       report::TraceOptions{.rank = fit.strategy().worker(),
                            .process_name = fmt::format("worker {}", fit.strategy().worker())});
   recorder_->name_thread("training");
-  recorder_->set_clock_offset_us(clock_offset(fit.workers()) / 1000);
+  if (fit.strategy().has_group())
+    recorder_->set_clock_offset_us(clock_offset(fit.workers()) / 1000);
   fit.gradients().record_events(true);
 }
 
@@ -80,7 +81,7 @@ void Trace::on_train_end(FitState& fit) {
   if (!recorder_) return;
   fit.gradients().record_events(false);
   auto mine = recorder_->write(folder_);
-  fit.workers().barrier();
+  if (fit.strategy().has_group()) fit.workers().barrier();
   if (fit.is_chief()) {
     std::vector<std::filesystem::path> files;
     for (int worker = 0; worker < fit.strategy().workers(); ++worker) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <torch/version.h>
 
+#include <cstring>
 #include <fstream>
 
 #include "cohort/base/error.h"
@@ -146,6 +147,40 @@ void add_optimizer(Checkpoint& checkpoint, const std::string& name,
   auto captured = capture_optimizer(optimizer, names);
   add_tensors(checkpoint, name, captured.tensors);
   checkpoint.state.optimizers[name] = std::move(captured.scalars);
+}
+
+// How many pieces each key has goes into the state: a key may have none.
+void add_pieces(Checkpoint& checkpoint, const std::string& name, const NamedPieces& pieces) {
+  NamedTensors tensors;
+  json counts = json::object();
+  for (const auto& [key, parts] : pieces) {
+    counts[key] = parts.size();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      torch::Tensor bytes =
+          torch::empty({static_cast<std::int64_t>(parts[i].size())}, torch::kUInt8);
+      std::memcpy(bytes.data_ptr(), parts[i].data(), parts[i].size());
+      tensors.emplace(fmt::format("{}.{}", key, i), std::move(bytes));
+    }
+  }
+  add_tensors(checkpoint, name, tensors);
+  checkpoint.state.extra[name] = std::move(counts);
+}
+
+NamedPieces pieces_of(const Checkpoint& checkpoint, const std::string& name) {
+  NamedPieces pieces;
+  if (!checkpoint.state.extra.contains(name)) return pieces;
+  const NamedTensors tensors = tensors_of(checkpoint, name);
+  try {
+    for (const auto& [key, count] : checkpoint.state.extra.at(name).items()) {
+      auto& parts = pieces[key];
+      for (std::size_t i = 0; i < count.get<std::size_t>(); ++i)
+        parts.emplace_back(bytes_of(tensors.at(fmt::format("{}.{}", key, i))));
+    }
+  } catch (const std::exception& error) {
+    throw InvalidInput(
+        fmt::format("the checkpoint's part '{}' is not whole ({})", name, error.what()));
+  }
+  return pieces;
 }
 
 void restore_module(const Checkpoint& checkpoint, const std::string& name,

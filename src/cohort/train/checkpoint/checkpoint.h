@@ -3,9 +3,11 @@
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "cohort/train/checkpoint/optimizer_state.h"
 #include "cohort/train/checkpoint/safetensors.h"
@@ -33,6 +35,12 @@ struct Checkpoint {
 void add_module(Checkpoint& checkpoint, const std::string& name, const torch::nn::Module& module);
 void add_optimizer(Checkpoint& checkpoint, const std::string& name,
                    const torch::optim::Optimizer& optimizer, const ParameterNames& names);
+
+// Raw bytes in any number of pieces, by a name that may have dots; "<name>.<key>.<number>".
+using NamedPieces = std::map<std::string, std::vector<std::string>>;
+void add_pieces(Checkpoint& checkpoint, const std::string& name, const NamedPieces& pieces);
+// Nothing for a part that was not saved.
+NamedPieces pieces_of(const Checkpoint& checkpoint, const std::string& name);
 
 // InvalidInput, with nothing changed, when the part was not saved or does not fit (module_state.h,
 // optimizer_state.h).

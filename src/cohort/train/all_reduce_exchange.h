@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+
+#include "cohort/parallel/buffer_sync.h"
+#include "cohort/parallel/local_tables.h"
+#include "cohort/train/exchange.h"
+
+namespace cohort::train {
+
+// Replicas that add up their gradients among themselves; each then makes the same update. All
+// results have the same bits everywhere, whoever computed which shard. Embedding tables are only
+// for a replica that is alone: it has them in its process.
+class AllReduceExchange final : public Exchange {
+ public:
+  AllReduceExchange(const parallel::Replica& replica, std::chrono::milliseconds timeout);
+
+  void agree(const nlohmann::json& values) override;
+  std::string text_of_first(const std::function<std::string()>& make) override;
+  void attach(const Training& training) override;
+  collective::ShardRange own_shards() const override;
+  parallel::GradientSync& gradients() override { return *gradients_; }
+  std::int64_t begin(std::int64_t step) override { return step; }
+  void take_values_of_first() override;
+  void take_buffers_of_first() override;
+  void begin_step(const StepPlace&) override {}
+  void begin_shard(int shard) override;
+  void end_shard(double weight) override;
+  Sums finish_step(const StepPlace& place, std::span<const Sums> mine) override;
+  Agreed follow(const Wishes& wishes) override;
+  void settle() override {}
+  parallel::TableImages bring_state_home() override { return tables_->images(); }
+  void restore_tables(parallel::TableImages images, std::int64_t step) override {
+    tables_->restore(images, static_cast<std::uint64_t>(step));
+  }
+  void add_logs(Logs& logs) override;
+  bool validates() const override { return true; }
+  void refresh() override {}
+  Range share(std::int64_t items) const override;
+  Sums add_up(std::span<const Sums> mine, std::int64_t first, std::int64_t items) override;
+  torch::Tensor gather_rows(const std::vector<torch::Tensor>& rows) override;
+  std::chrono::nanoseconds waited() const override;
+
+ private:
+  void attach_tables(torch::nn::Module& module);
+  Deadline deadline() const { return Deadline::after(timeout_); }
+
+  parallel::Replica replica_;
+  std::chrono::milliseconds timeout_;
+  std::optional<Training> training_;
+  parallel::NamedTensors parameters_;
+  std::optional<parallel::GradientSync> gradients_;
+  std::optional<parallel::BufferSync> buffers_;
+  std::optional<parallel::LocalTables> tables_;
+  std::chrono::nanoseconds waited_{};
+};
+
+}  // namespace cohort::train
