@@ -2,23 +2,17 @@
 // From "go" (the processes or threads exist) to the moment the last one has connected, proven
 // itself, written its value, met the others in a barrier, and checked what all of them wrote.
 // The server is a process of its own, as it is in a real job.
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <csignal>
-#include <functional>
 #include <thread>
 #include <vector>
 
+#include "bench/processes.h"
 #include "bench/targets.h"
 #include "cohort/base/error.h"
 #include "cohort/base/limits.h"
-#include "cohort/base/unique_fd.h"
 #include "cohort/cluster/store_client.h"
 #include "cohort/cluster/store_server.h"
 
@@ -26,6 +20,8 @@ namespace {
 
 using namespace cohort;
 using namespace cohort::cluster;
+using bench::expect_success;
+using bench::Pipe;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 7;
@@ -36,47 +32,6 @@ constexpr int kCalls = 3000;
 Deadline soon() { return Deadline::after(std::chrono::seconds(60)); }
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-struct Pipe {
-  Pipe() {
-    int fds[2];
-    if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
-    in.reset(fds[0]);
-    out.reset(fds[1]);
-  }
-  // True when a value came, false when every writer has gone.
-  template <typename T>
-  bool read(T& value) {
-    return ::read(in.get(), &value, sizeof value) == static_cast<ssize_t>(sizeof value);
-  }
-  template <typename T>
-  void write(const T& value) {
-    if (::write(out.get(), &value, sizeof value) != static_cast<ssize_t>(sizeof value))
-      throw SystemError("cannot write to a pipe", errno);
-  }
-  UniqueFd in, out;
-};
-
-pid_t fork_process(const std::function<void()>& body) {
-  pid_t pid = ::fork();
-  if (pid < 0) throw SystemError("cannot fork", errno);
-  if (pid > 0) return pid;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  int code = 0;
-  try {
-    body();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "store_bench: {}\n", error.what());
-    code = 1;
-  }
-  ::_exit(code);
-}
-
-void expect_success(pid_t pid) {
-  int status = 0;
-  if (::waitpid(pid, &status, 0) != pid || status != 0)
-    throw Error(fmt::format("a process of the benchmark failed (status {})", status));
 }
 
 struct Meeting {
@@ -102,7 +57,7 @@ double meet_as_processes(const Meeting& meeting) {
   Pipe ready, go, through;
   std::vector<pid_t> pids;
   for (int i = 0; i < meeting.size; ++i)
-    pids.push_back(fork_process([&, i] {
+    pids.push_back(bench::fork_process("store_bench", [&, i] {
       go.out.reset();
       char start = 0;
       ready.write(start);
@@ -123,7 +78,7 @@ double meet_as_processes(const Meeting& meeting) {
 
 double meet_as_threads(const Meeting& meeting) {
   Pipe result;
-  pid_t pid = fork_process([&] {
+  pid_t pid = bench::fork_process("store_bench", [&] {
     raise_file_limit(static_cast<std::uint64_t>(meeting.size) + 256);
     std::atomic<int> failed = 0;
     std::atomic<bool> go = false;
@@ -181,7 +136,7 @@ void print_row(const std::string& what, const std::string& unit, const bench::Sp
 void run() {
   Secret secret = Secret::generate();
   Pipe port, end;
-  pid_t server = fork_process([&] {
+  pid_t server = bench::fork_process("store_bench", [&] {
     end.out.reset();
     StoreServer store(StoreServerOptions{.secret = secret});
     port.write(store.address().port);

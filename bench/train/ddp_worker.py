@@ -56,6 +56,11 @@ class Mlp(nn.Module):
 CASES = {"resnet20": (ResNet20, (3, 32, 32)), "mlp": (Mlp, (784,))}
 
 
+def scattered(first, count, phase):
+    sine = torch.sin(torch.arange(first, first + count, dtype=torch.float64) + phase) * 43758.5453
+    return (sine - sine.floor()) * 2 - 1
+
+
 @torch.no_grad()
 def initialise(model):
     k = 0
@@ -65,8 +70,8 @@ def initialise(model):
         if parameter.dim() >= 2:
             k += 1
             fan_in = parameter.numel() / parameter.shape[0]
-            index = torch.arange(parameter.numel(), dtype=torch.float64)
-            parameter.copy_((torch.sin(index * 0.37 + k) * math.sqrt(2 / fan_in)).view(parameter.shape))
+            values = scattered(0, parameter.numel(), 0.5 * k) / math.sqrt(fan_in)
+            parameter.copy_(values.view(parameter.shape))
 
 
 def memory_kib(file, name):
@@ -85,8 +90,7 @@ def main():
     parallel = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     each = math.prod(shape)
-    index = torch.arange(rank * batch * each, (rank + 1) * batch * each, dtype=torch.float64)
-    data = torch.sin(index * 0.01).float().view(batch, *shape)
+    data = scattered(rank * batch * each, batch * each, 0).float().view(batch, *shape)
     target = torch.arange(rank * batch, (rank + 1) * batch) % 10
     with open("/proc/self/clear_refs", "w") as peak:  # making the first weights is not training
         peak.write("5")

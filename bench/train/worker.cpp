@@ -1,12 +1,13 @@
 // One worker of train_bench.py: trains a model on synthetic data for some steps and prints, as one
 // line of JSON, how fast it was, its last loss, its weights' fingerprint and its peak memory.
 //
-//   train_bench_worker MODEL MODE BATCH WARMUP STEPS
+//   train_bench_worker MODEL MODE BATCH WARMUP STEPS [RATE MOMENTUM] [strategy flags]
 //     MODEL  resnet20 | mlp
 //     MODE   silent   a bare LibTorch loop; workers do not talk
 //            loop     the same loop with DistributedOptimizer
-//            trainer  Trainer::fit
-// bench/train/ddp_worker.py does the same in Python: same weights to begin with, same data.
+//            trainer  Trainer::fit, with the strategy that the flags say
+// bench/train/ddp_worker.py and tf_ps.py do the same in Python: same weights to begin with, same
+// data.
 #include <cohort/cohort.h>
 #include <fmt/core.h>
 
@@ -48,8 +49,14 @@ Case find_case(const std::string& name) {
                              {.advice = "Give resnet20 or mlp."});
 }
 
-// Values that need no random generator, so that Python can make the same: a sine for the k-th
-// parameter with two or more dimensions, no bias.
+// Numbers in [-1, 1) that look random but need no generator, so that Python can make the same: what
+// is behind the point of a large sine.
+torch::Tensor scattered(int64_t first, int64_t count, double phase) {
+  auto sine = (torch::arange(first, first + count, torch::kFloat64) + phase).sin() * 43758.5453;
+  return (sine - sine.floor()) * 2 - 1;
+}
+
+// Every parameter with two or more dimensions gets numbers of its own; no bias.
 void initialise(torch::nn::Module& module) {
   torch::NoGradGuard no_gradients;
   int k = 0;
@@ -60,8 +67,8 @@ void initialise(torch::nn::Module& module) {
       continue;
     }
     double fan_in = static_cast<double>(parameter.numel()) / static_cast<double>(parameter.size(0));
-    auto index = torch::arange(parameter.numel(), torch::kFloat64);
-    parameter.copy_(((index * 0.37 + ++k).sin() * std::sqrt(2 / fan_in)).view(parameter.sizes()));
+    auto values = scattered(0, parameter.numel(), 0.5 * ++k) / std::sqrt(fan_in);
+    parameter.copy_(values.view(parameter.sizes()));
   }
 }
 
@@ -69,8 +76,7 @@ cohort::Batch make_data(int64_t samples, const std::vector<int64_t>& shape, int6
   std::vector<int64_t> sizes{samples};
   sizes.insert(sizes.end(), shape.begin(), shape.end());
   int64_t each = c10::multiply_integers(shape);
-  auto index = torch::arange(first * each, (first + samples) * each, torch::kFloat64);
-  return {(index * 0.01).sin().to(torch::kFloat32).view(sizes),
+  return {scattered(first * each, samples * each, 0).to(torch::kFloat32).view(sizes),
           torch::arange(first, first + samples).remainder(10)};
 }
 
@@ -94,7 +100,7 @@ void forget_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
 
 struct Measured {
   double seconds = 0;
-  double loss = 0;
+  double first_loss = 0, loss = 0;
 };
 
 struct StopWatch : cohort::Callback {
@@ -102,11 +108,13 @@ struct StopWatch : cohort::Callback {
   void on_step_end(cohort::FitState& fit) override {
     if (fit.step == warmup_) begin = Clock::now();
     end = Clock::now();
-    loss = fit.logs.at("loss");
+    measured.loss = fit.logs.at("loss");
+    if (fit.step == 1) measured.first_loss = measured.loss;
+    measured.seconds = std::chrono::duration<double>(end - begin).count();
   }
   int64_t warmup_;
   Clock::time_point begin, end;
-  double loss = 0;
+  Measured measured;
 };
 
 Measured run_loop(const cohort::Model& model, torch::optim::Optimizer& optimizer,
@@ -122,49 +130,62 @@ Measured run_loop(const cohort::Model& model, torch::optim::Optimizer& optimizer
     loss.backward();
     step();
     measured.loss = loss.item<double>();
+    if (i == 0) measured.first_loss = measured.loss;
   }
   measured.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   return measured;
 }
 
+// All workers' samples of one step, `steps` times over.
+std::shared_ptr<cohort::Dataset> repeat(const cohort::Batch& all, int64_t steps) {
+  std::vector<int64_t> indices(static_cast<std::size_t>(all.size() * steps));
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    indices[i] = static_cast<int64_t>(i) % all.size();
+  return std::make_shared<cohort::train::Subset>(
+      std::make_shared<cohort::TensorDataset>(all.data, all.target), std::move(indices));
+}
+
 int run(int argc, char** argv) {
   auto context = cohort::init(argc, argv);
+  if (context.is_service()) return context.serve();
   const auto& words = context.arguments();
-  if (words.size() != 5)
-    throw cohort::InvalidInput("five words are expected",
-                               {.advice = "MODEL MODE BATCH WARMUP STEPS"});
+  if (words.size() != 5 && words.size() != 7)
+    throw cohort::InvalidInput("five or seven words are expected",
+                               {.advice = "MODEL MODE BATCH WARMUP STEPS [RATE MOMENTUM]"});
   int64_t batch = std::stoll(words[2]), warmup = std::stoll(words[3]), steps = std::stoll(words[4]);
   const std::string& mode = words[1];
   auto [model, shape] = find_case(words[0]);
   initialise(model.module());
-  auto optimizer = std::make_shared<torch::optim::SGD>(
-      model.module().parameters(), torch::optim::SGDOptions(0.01).momentum(0.9));
+  auto options = torch::optim::SGDOptions(0.01).momentum(0.9);
+  if (words.size() == 7)
+    options = torch::optim::SGDOptions(std::stod(words[5])).momentum(std::stod(words[6]));
+  auto optimizer = std::make_shared<torch::optim::SGD>(model.module().parameters(), options);
   auto strategy = context.strategy();
   Measured measured;
   forget_peak();
-  context.group().barrier();
   if (mode == "trainer") {
-    auto all = make_data(batch * context.size(), shape, 0);
     cohort::Trainer trainer(strategy, model, optimizer, cohort::cross_entropy,
                             {.batch_size = batch * context.size()});
     auto watch = std::make_shared<StopWatch>(warmup);
-    trainer.fit(
-        std::make_shared<cohort::TensorDataset>(all.data, all.target),
-        {.epochs = warmup + steps, .shuffle = false, .callbacks = {watch}, .progress = false});
-    measured = {std::chrono::duration<double>(watch->end - watch->begin).count(), watch->loss};
-  } else if (mode == "loop") {
-    cohort::DistributedOptimizer distributed(context, *optimizer);
-    measured = run_loop(
-        model, *optimizer, [&] { distributed.step(); },
-        make_data(batch, shape, batch * context.rank()), warmup, steps);
+    trainer.fit(repeat(make_data(batch * context.size(), shape, 0), warmup + steps),
+                {.epochs = 1, .shuffle = false, .callbacks = {watch}, .progress = false});
+    measured = watch->measured;
   } else {
-    measured = run_loop(
-        model, *optimizer, [&] { optimizer->step(); },
-        make_data(batch, shape, batch * context.rank()), warmup, steps);
+    context.group().barrier();
+    auto data = make_data(batch, shape, batch * context.rank());
+    if (mode == "loop") {
+      cohort::DistributedOptimizer distributed(context, *optimizer);
+      measured = run_loop(
+          model, *optimizer, [&] { distributed.step(); }, data, warmup, steps);
+    } else {
+      measured = run_loop(
+          model, *optimizer, [&] { optimizer->step(); }, data, warmup, steps);
+    }
   }
   nlohmann::json line{
       {"rank", context.rank()},
       {"samples_per_second", static_cast<double>(batch * steps) / measured.seconds},
+      {"first_loss", measured.first_loss},
       {"loss", measured.loss},
       {"weights", fingerprint_of_parameters(model.module())},
       // Pages shared with others counted in part: the peer's buckets are mapped too.

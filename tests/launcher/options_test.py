@@ -335,7 +335,7 @@ class Commands(unittest.TestCase):
         self.assertIn("Examples:", text)
         for option in ("--workers", "--ps", "--evaluator", "--chief-name", "--coordinator",
                        "--layout", "--strategy", "--output", "--success", "--grace",
-                       "--max-restarts", "--env", "--scheduler-args", "--gpus-per-worker",
+                       "--max-restarts", "--task-restarts", "--env", "--scheduler-args", "--gpus-per-worker",
                        "--threads-per-task", "--proxy", "--dry-run", "--config", "--hosts",
                        "--hostfile", "--show"):
             self.assertIn(option, text)

@@ -86,7 +86,7 @@ class Strategies(LauncherTest):
     def test_bad_flags_are_named_by_every_worker(self):
         for flags, texts in ((["--distribution_strategy=miror"], ["'miror'", "mirrored"]),
                              (["--distribution_strategy=one_device"], ["2 workers"]),
-                             (["--distribution_strategy=parameter_server"], ["not in this version"]),
+                             (["--distribution_strategy=parameter_server"], ["needs ps tasks", "--ps N"]),
                              (["--num_gpus=400"], ["--num_gpus is 400", "GPUs"])):
             with self.subTest(flags=flags):
                 self.output = self.folder / flags[0].strip("-")
