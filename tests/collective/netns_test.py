@@ -4,19 +4,15 @@ usage: netns_test.py RANK_PROGRAM
 Exit 77, with the reason, where this user may not make network namespaces.
 """
 
-import json
-import os
 import pathlib
-import secrets
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "network"))
-from namespaces import PATIENCE, Network, skip_where_impossible  # noqa: E402
+from namespaces import PATIENCE, HostsTest, skip_where_impossible  # noqa: E402
 
 PROGRAM = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else ""
 
@@ -56,33 +52,11 @@ class Rank:
         self.process.stderr.close()
 
 
-class Hosts(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.network = Network(3)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.network.close()
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.ports = iter(range(20000 + int.from_bytes(os.urandom(2), "little") % 20000, 65000))
-
-    def secret(self, name="secret"):
-        path = self.folder / name
-        if not path.exists():
-            path.touch(mode=0o600)
-            path.write_text(secrets.token_hex(32))
-        return str(path)
-
+class Hosts(HostsTest):
     def start(self, hosts, mode, ranks_each=2, **variables):
         """`ranks_each` ranks on each of `hosts`; None stands for this machine itself."""
         places = [host for host in hosts for _ in range(ranks_each)]
-        cluster = [f"{'127.0.0.1' if host is None else self.network.address(host)}:{next(self.ports)}"
-                   for host in places]
+        cluster = [self.new_address(host) for host in places]
         ranks = []
         for index, host in enumerate(places):
             ranks.append(self.rank(host, {"cluster": {"worker": cluster}, "task": {"type": "worker", "index": index}},
@@ -90,11 +64,8 @@ class Hosts(unittest.TestCase):
         return ranks
 
     def rank(self, host, tf_config, mode, **variables):
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
-        environment.update(TF_CONFIG=json.dumps(tf_config), COHORT_SECRET_FILE=self.secret())
-        environment.update(variables)
         command = [PROGRAM, "world", *map(str, mode if isinstance(mode, tuple) else (mode,))]
-        rank = Rank(command if host is None else self.network.enter(host) + command, environment)
+        rank = Rank(self.on_host(host, command), self.environment(tf_config, **variables))
         self.addCleanup(rank.end)
         return rank
 
@@ -158,7 +129,7 @@ class Hosts(unittest.TestCase):
             self.assertEqual(rank.process.wait(PATIENCE), 1)
 
     def test_a_task_with_another_secret_is_refused_and_the_job_goes_on(self):
-        cluster = {"worker": [f"{self.network.address(host)}:{next(self.ports)}" for host in (0, 1)]}
+        cluster = {"worker": [self.new_address(host) for host in (0, 1)]}
         chief = self.rank(0, {"cluster": cluster, "task": {"type": "worker", "index": 0}}, "digest")
         task = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
         stranger = self.rank(1, task, "digest", COHORT_SECRET_FILE=self.secret("another"))

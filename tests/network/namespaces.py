@@ -1,8 +1,13 @@
 """Hosts that are network namespaces of this machine: real addresses, links that can be cut."""
 
+import json
 import os
+import pathlib
+import secrets
 import subprocess
 import sys
+import tempfile
+import unittest
 
 PATIENCE = 120  # seconds after which anything that a test waits for counts as hanging
 
@@ -52,6 +57,44 @@ class Network:
     def close(self):
         for name in self.made:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=PATIENCE)
+
+
+class HostsTest(unittest.TestCase):
+    """Three hosts for all tests of a class, and a folder and a secret for each test. A host is a number; None stands
+    for this machine itself."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.network = Network(3)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.network.close()
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.ports = iter(range(20000 + int.from_bytes(os.urandom(2), "little") % 20000, 65000))
+
+    def secret(self, name="secret"):
+        path = self.folder / name
+        if not path.exists():
+            path.touch(mode=0o600)
+            path.write_text(secrets.token_hex(32))
+        return str(path)
+
+    def new_address(self, host):
+        return f"{'127.0.0.1' if host is None else self.network.address(host)}:{next(self.ports)}"
+
+    def environment(self, tf_config, **variables):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
+        environment.update(TF_CONFIG=json.dumps(tf_config), COHORT_SECRET_FILE=self.secret())
+        environment.update(variables)
+        return environment
+
+    def on_host(self, host, command):
+        return command if host is None else self.network.enter(host) + command
 
 
 def skip_where_impossible():

@@ -4,61 +4,38 @@ usage: netns_test.py PS_PROGRAM
 Exit 77, with the reason, where this user may not make network namespaces.
 """
 
-import json
-import os
 import pathlib
 import re
-import secrets
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "network"))
-from namespaces import PATIENCE, Network, skip_where_impossible  # noqa: E402
+from namespaces import PATIENCE, HostsTest, skip_where_impossible  # noqa: E402
 
 PROGRAM = str(pathlib.Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 else ""
 STEPS = 200
 
 
-class Hosts(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.network = Network(3)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.network.close()
-
+class Hosts(HostsTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        super().setUp()
         self.acks = self.folder / "acks"
         self.acks.mkdir()
-        secret = self.folder / "secret"
-        secret.touch(mode=0o600)
-        secret.write_text(secrets.token_hex(32))
-        self.secret = str(secret)
 
     def start(self, hosts, *options, **variables):
         """A server on hosts[0], workers on the others; None stands for this machine itself."""
-        first = 20000 + int.from_bytes(os.urandom(2), "little") % 20000
-        addresses = [f"{'127.0.0.1' if host is None else self.network.address(host)}:{first + i}"
-                     for i, host in enumerate(hosts)]
+        addresses = [self.new_address(host) for host in hosts]
         cluster = {"ps": addresses[:1], "worker": addresses[1:]}
         tasks = [("ps", 0)] + [("worker", i) for i in range(len(hosts) - 1)]
         processes = []
         for host, (kind, index) in zip(hosts, tasks):
-            environment = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
             config = {"cluster": cluster, "task": {"type": kind, "index": index}}
-            environment.update(TF_CONFIG=json.dumps(config), COHORT_SECRET_FILE=self.secret)
-            environment.update(variables)
             command = [PROGRAM, "--steps", str(STEPS), "--elements", "50000", "--durability", "none",
                        "--acks", str(self.acks), *options]
-            process = subprocess.Popen(command if host is None else self.network.enter(host) + command,
-                                       env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            process = subprocess.Popen(self.on_host(host, command), env=self.environment(config, **variables),
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.addCleanup(self.end, process)
             processes.append(process)
         return processes
