@@ -1,5 +1,7 @@
 #include "cohort/base/handshake.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -228,26 +230,40 @@ void ClientHandshake::on_answer() {
   done_ = true;
 }
 
+namespace {
+
+// A message is short and comes in one piece, so it is enough to look before its first byte.
+void receive_message(int fd, void* data, std::size_t size, Deadline deadline,
+                     const std::string& peer, const Check& check) {
+  wait_checking(check, deadline, [&](Deadline slice) {
+    if (!wait_ready(fd, POLLIN, slice))
+      throw TimeoutError(fmt::format("{} said nothing in time", peer));
+  });
+  recv_all(fd, data, size, deadline, peer);
+}
+
+}  // namespace
+
 HandshakeResult client_handshake(int fd, const HandshakeOptions& options, Deadline deadline,
-                                 const std::string& peer) {
+                                 const std::string& peer, const Check& check) {
   ClientHandshake handshake(options, peer);
   send_all(fd, handshake.take_output(), deadline, peer);
   std::string answer(handshake.wanted(), '\0');
-  recv_all(fd, answer.data(), answer.size(), deadline, peer);
+  receive_message(fd, answer.data(), answer.size(), deadline, peer, check);
   handshake.feed(answer);
   send_all(fd, handshake.take_output(), deadline, peer);
   return handshake.result();
 }
 
 HandshakeResult server_handshake(int fd, const HandshakeOptions& options, Deadline deadline,
-                                 const std::string& peer) {
+                                 const std::string& peer, const Check& check) {
   Deadline limit = Deadline::after(kHandshakeTimeout);
   if (!deadline.is_never() && deadline.when() < limit.when()) limit = deadline;
   ServerHandshake handshake(options);
   char buffer[kHelloSize];
   while (handshake.state() == ServerHandshake::State::waiting) {
     std::size_t size = handshake.wanted();
-    recv_all(fd, buffer, size, limit, peer);
+    receive_message(fd, buffer, size, limit, peer, check);
     handshake.feed({buffer, size});
     send_all(fd, handshake.take_output(), limit, peer);
   }

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "cohort/base/checked_wait.h"
 #include "cohort/base/deadline.h"
 #include "cohort/base/hmac.h"
 #include "cohort/base/secret.h"
@@ -125,11 +126,11 @@ class ClientHandshake {
 };
 
 // The two sides over a connected socket; at most `deadline` (the server's at most
-// kHandshakeTimeout). `peer` is who errors name. AuthError: the peer does not belong to this job;
-// ProtocolError: it does not speak this protocol; PeerError, TimeoutError.
+// kHandshakeTimeout), with an eye on `check`. `peer` is who errors name. AuthError: the peer does
+// not belong to this job; ProtocolError: it does not speak this protocol; PeerError, TimeoutError.
 HandshakeResult client_handshake(int fd, const HandshakeOptions& options, Deadline deadline,
-                                 const std::string& peer);
+                                 const std::string& peer, const Check& check = {});
 HandshakeResult server_handshake(int fd, const HandshakeOptions& options, Deadline deadline,
-                                 const std::string& peer);
+                                 const std::string& peer, const Check& check = {});
 
 }  // namespace cohort

@@ -17,6 +17,9 @@ TEST(Process, AnEndedProcessIsToldApartFromOneThatRuns) {
   const std::string identity = process_identity(child);
   EXPECT_FALSE(process_ended(identity));
   ::kill(child, SIGKILL);
+  siginfo_t info;
+  ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  EXPECT_TRUE(process_ended(identity));  // before its parent has taken notice, too
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(process_ended(identity));
 }

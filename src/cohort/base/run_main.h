@@ -5,9 +5,9 @@
 
 namespace cohort {
 
-// What main() returns: `body`'s result; after an exception 2 when the input was wrong
-// (InvalidInput) and 1 otherwise, with the sentence on standard error: "<program>: <what
-// happened>".
+// What main() returns: `body`'s result, 0 for a task that was Dismissed; after an exception 2 when
+// the input was wrong (InvalidInput) and 1 otherwise, with the sentence on standard error:
+// "<program>: <what happened>".
 int run_main(std::string_view program, const std::function<int()>& body) noexcept;
 
 }  // namespace cohort

@@ -47,14 +47,18 @@ std::size_t read_at_start(int fd, DigitBuffer& buffer, const std::string& source
   return size;
 }
 
+void put_digits(const std::array<std::uint8_t, Secret::kSize>& bytes, char* text) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    text[2 * i] = kDigits[bytes[i] >> 4];
+    text[2 * i + 1] = kDigits[bytes[i] & 15];
+  }
+}
+
 void write_digits(int fd, const std::array<std::uint8_t, Secret::kSize>& bytes,
                   const std::string& target) {
-  constexpr char kDigits[] = "0123456789abcdef";
   DigitBuffer text;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    text.data[2 * i] = kDigits[bytes[i] >> 4];
-    text.data[2 * i + 1] = kDigits[bytes[i] & 15];
-  }
+  put_digits(bytes, text.data.data());
   text.data[kTextSize] = '\n';
   std::size_t done = 0;
   while (done < kTextSize + 1) {
@@ -96,6 +100,12 @@ Secret Secret::from_text(std::string_view text, const std::string& source) {
     throw InvalidInput(fmt::format("the job's secret in {} is all zeros", source),
                        {.advice = kHowToMakeOne});
   return secret;
+}
+
+std::string Secret::to_text() const {
+  std::string text(kTextSize, '\0');
+  put_digits(bytes_, text.data());
+  return text;
 }
 
 Secret Secret::from_fd(int fd) {

@@ -30,6 +30,10 @@ class Secret {
   // neither this user nor root, or when it does not hold 64 hexadecimal digits.
   static Secret from_file(const std::filesystem::path& path);
 
+  // As 64 hexadecimal digits. `source` is what an InvalidInput calls the place it came from.
+  static Secret from_text(std::string_view text, const std::string& source);
+  std::string to_text() const;  // for a pipe that nobody else reads; wipe() what it returned
+
   // The values of COHORT_SECRET_FD and COHORT_SECRET_FILE; nothing when neither is set or both are
   // empty. The descriptor wins.
   static std::optional<Secret> from_variables(const std::optional<std::string>& fd,
@@ -55,7 +59,6 @@ class Secret {
 
  private:
   Secret() = default;
-  static Secret from_text(std::string_view text, const std::string& source);
 
   std::array<std::uint8_t, kSize> bytes_{};
 };

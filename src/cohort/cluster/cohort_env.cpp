@@ -1,6 +1,7 @@
 #include "cohort/cluster/cohort_env.h"
 
 #include "cohort/base/error.h"
+#include "cohort/base/text.h"
 #include "cohort/cluster/cluster_json.h"
 #include "cohort/cluster/rank_variables.h"
 #include "cohort/cluster/task_type_env.h"
@@ -32,6 +33,19 @@ bool read_flag(const Environment& environment, std::string_view name, bool other
 // The text as it is: a folder's name may end in a space.
 void read_whole(const Environment& environment, std::string_view name, std::string& value) {
   if (read_text(environment, name)) value = *environment.find_value(name);
+}
+
+std::optional<ElasticLimits> read_limits(const Environment& environment) {
+  constexpr std::string_view kElastic = "COHORT_ELASTIC";
+  const auto text = read_text(environment, kElastic);
+  if (!text) return std::nullopt;
+  const std::vector<std::string> parts = split(*text, ':');
+  const auto least = parse_unsigned(parts.front());
+  const auto most = parse_unsigned(parts.back());
+  if (parts.size() != 2 || !least || !most || *least < 1 || *least > *most || *most > kMaxNumber)
+    throw InvalidInput(fmt::format("{}={} is not LEAST:MOST", kElastic, *text),
+                       {.advice = "Set it to two numbers from 1, as in 2:8."});
+  return ElasticLimits{static_cast<int>(*least), static_cast<int>(*most)};
 }
 
 std::optional<Role> read_named_task(const Environment& environment) {
@@ -115,6 +129,9 @@ void add_cohort_settings(const Environment& environment, Role& role) {
   read_whole(environment, "COHORT_OUTPUT", role.output);
   role.attempt = number_or(environment, "COHORT_ATTEMPT", 1, role.attempt);
   role.max_restarts = number_or(environment, "COHORT_MAX_RESTARTS", 0, role.max_restarts);
+  role.incarnation = number_or(environment, "COHORT_INCARNATION", 0, role.incarnation);
+  role.resume = read_flag(environment, "COHORT_RESUME", role.resume);
+  if (auto limits = read_limits(environment)) role.elastic = limits;
   if (auto store = read_address(environment, "COHORT_STORE")) role.store = store;
   if (auto master = read_address(environment, "COHORT_MASTER")) role.master = master;
   if (auto rendezvous = read_address(environment, "COHORT_HOROVOD_RENDEZVOUS"))
@@ -144,6 +161,11 @@ void write_cohort_env(const Role& role, Environment& environment) {
   write_text(environment, "COHORT_OUTPUT", role.output);
   write_number(environment, "COHORT_ATTEMPT", role.attempt);
   write_number(environment, "COHORT_MAX_RESTARTS", role.max_restarts);
+  write_text(environment, "COHORT_INCARNATION",
+             role.incarnation > 0 ? std::to_string(role.incarnation) : "");
+  write_text(environment, "COHORT_RESUME", role.resume ? "1" : "");
+  write_text(environment, "COHORT_ELASTIC",
+             role.elastic ? fmt::format("{}:{}", role.elastic->least, role.elastic->most) : "");
   write_text(environment, "COHORT_STORE", address_text(role.store));
   write_text(environment, "COHORT_MASTER", address_text(role.master));
   write_text(environment, "COHORT_HOROVOD_RENDEZVOUS", address_text(role.horovod_rendezvous));

@@ -11,6 +11,7 @@
 //   COHORT_RANK COHORT_SIZE COHORT_LOCAL_RANK COHORT_LOCAL_SIZE COHORT_CROSS_RANK COHORT_CROSS_SIZE
 //                                       as Role's; ranks are -1 for a task that does not train
 //   COHORT_JOB COHORT_STRATEGY COHORT_OUTPUT COHORT_ATTEMPT COHORT_MAX_RESTARTS
+//   COHORT_ELASTIC COHORT_INCARNATION COHORT_RESUME   LEAST:MOST, a count, 1: Role's
 //   COHORT_STORE COHORT_MASTER COHORT_HOROVOD_RENDEZVOUS   addresses
 // The job's secret never travels this way. Pure functions.
 namespace cohort::cluster {
@@ -21,8 +22,8 @@ namespace cohort::cluster {
 // what is no number, contradicts or is missing.
 std::optional<Role> read_cohort_env(const Environment& environment);
 
-// Lays the variables that name no task (COHORT_CHIEF_TRAINS and those of the last two lines) over a
-// role that another dialect told; counts the ranks again where that changes them.
+// Lays the variables that name no task (COHORT_CHIEF_TRAINS and those of the last three lines) over
+// a role that another dialect told; counts the ranks again where that changes them.
 void add_cohort_settings(const Environment& environment, Role& role);
 
 // Removes the variables that this role has no value for.

@@ -34,6 +34,12 @@ TEST(CohortEnv, EveryRoleSurvivesTheRoundTrip) {
   unknown_size.size = 4;
   unknown_size.size_known = false;
   expect_survives(unknown_size);
+  Role elastic;
+  elastic.size = 8;
+  elastic.elastic = ElasticLimits{2, 8};
+  elastic.incarnation = 3;
+  elastic.resume = true;
+  expect_survives(elastic);
 }
 
 TEST(CohortEnv, WritingRemovesWhatTheRoleHasNoValueFor) {
@@ -64,6 +70,9 @@ TEST(CohortEnv, TaskAndClusterByHandSuffice) {
 }
 
 TEST(CohortEnv, RefusesWhatIsInvalidByName) {
+  for (const char* limits : {"4", "3:2", "0:2", "a:b", "2:"})
+    expect_refused({{"COHORT_RANK", "0"}, {"COHORT_SIZE", "2"}, {"COHORT_ELASTIC", limits}},
+                   {"COHORT_ELASTIC", limits});
   expect_refused({{"COHORT_RANK", "2"}, {"COHORT_SIZE", "2"}}, {"COHORT_RANK=2", "COHORT_SIZE=2"});
   expect_refused({{"COHORT_RANK", "-1"}, {"COHORT_SIZE", "2"}}, {"COHORT_RANK=-1"});
   expect_refused({{"COHORT_RANK", "0"}}, {"COHORT_RANK=0", "Set COHORT_SIZE"});

@@ -9,6 +9,14 @@
 
 namespace cohort::cluster {
 
+// How many workers an elastic job may have at a time.
+struct ElasticLimits {
+  int least = 1;
+  int most = 1;
+
+  bool operator==(const ElasticLimits&) const = default;
+};
+
 // All that one process knows about its part in the job. Each dialect (tf_config.h, torchrun_env.h,
 // horovod_env.h, ...) reads what it can of it from an Environment and writes what it can into one.
 // A value type.
@@ -35,6 +43,10 @@ struct Role {
   std::string output;    // folder shared by the job's tasks; "" when nobody said
   int attempt = 1;       // counts group restarts, from 1
   int max_restarts = 0;
+  int incarnation = 0;  // how often this task was started before in this attempt
+  bool resume = false;  // the job was begun by an earlier launcher: go on from its last checkpoint
+  // Workers come and go; `size` and `cluster` then have a place for `most` of them.
+  std::optional<ElasticLimits> elastic;
 
   std::optional<Address> store;               // the rendezvous store
   std::optional<Address> master;              // MASTER_ADDR:MASTER_PORT, reserved for torch

@@ -60,6 +60,12 @@ StoreResponse StoreChannel::call(StoreRequest request, Deadline deadline) {
   return std::move(*calls_.extract(id).mapped());
 }
 
+void StoreChannel::post(StoreRequest request, Deadline deadline) {
+  std::uint64_t id = send(request, deadline, false);
+  std::lock_guard lock(mutex_);
+  calls_.erase(id);
+}
+
 std::uint64_t StoreChannel::open_watch(StoreRequest request, Deadline deadline) {
   std::uint64_t id = send(request, deadline, true);
   Lock lock(mutex_);
@@ -98,12 +104,9 @@ void StoreChannel::close_watch(std::uint64_t watch) noexcept {
     watches_.erase(watch);
     if (lost_) return;
   }
-  // The answer is not awaited; dispatch() ignores it.
   try {
-    StoreRequest request{.op = StoreOp::unwatch, .number = static_cast<std::int64_t>(watch)};
-    std::uint64_t id = send(request, Deadline::after(std::chrono::seconds(1)), false);
-    std::lock_guard lock(mutex_);
-    calls_.erase(id);
+    post({.op = StoreOp::unwatch, .number = static_cast<std::int64_t>(watch)},
+         Deadline::after(std::chrono::seconds(1)));
   } catch (const std::exception&) {
     // The connection is lost then, and with it the watch.
   }

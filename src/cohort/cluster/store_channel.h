@@ -30,6 +30,9 @@ class StoreChannel {
   // came.
   StoreResponse call(StoreRequest request, Deadline deadline);
 
+  // Sends the request; its response is thrown away.
+  void post(StoreRequest request, Deadline deadline);
+
   // As call(), for a watch: the events that follow are kept for next_event(). Returns its id.
   std::uint64_t open_watch(StoreRequest request, Deadline deadline);
   std::optional<StoreResponse> next_event(std::uint64_t watch, Deadline deadline);

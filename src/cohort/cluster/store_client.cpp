@@ -134,10 +134,23 @@ std::unique_ptr<StoreClient> StoreClient::connect(const StoreClientOptions& opti
   }
 }
 
+std::unique_ptr<StoreClient> StoreClient::connect_again(const std::string& name,
+                                                        Deadline deadline) const {
+  StoreClientOptions options = options_;
+  options.name = name;
+  return connect(options, deadline);
+}
+
 void StoreClient::close() { channel_->close(); }
 
 void StoreClient::set(const std::string& key, std::string value, Deadline deadline) {
   call(*channel_, {.op = StoreOp::set, .key = key, .value = std::move(value)}, deadline);
+}
+
+void StoreClient::post(const std::string& key, std::string value, Deadline deadline) {
+  StoreRequest request{.op = StoreOp::set, .key = key, .value = std::move(value)};
+  check_size(request);
+  channel_->post(std::move(request), deadline);
 }
 
 std::string StoreClient::get(const std::string& key, Deadline deadline) {

@@ -72,7 +72,14 @@ class StoreClient {
   static std::unique_ptr<StoreClient> connect(const StoreClientOptions& options, Deadline deadline);
   ~StoreClient();  // close()
 
+  // Another connection to the same store. The store takes `name` for somebody else, so that the end
+  // of one connection is not taken for the end of the other.
+  std::unique_ptr<StoreClient> connect_again(const std::string& name, Deadline deadline) const;
+
   void set(const std::string& key, std::string value, Deadline deadline);
+  // As set(), but does not wait for the answer: calls of one thread still take effect in order. A
+  // store that refuses (it is full) is not noticed; one that is gone may be noticed only later.
+  void post(const std::string& key, std::string value, Deadline deadline);
   std::string get(const std::string& key, Deadline deadline);  // waits until the key exists
   std::optional<std::string> try_get(const std::string& key, Deadline deadline);
   // Sets `desired` if the value is `expected`, or, where that is nothing, if there is no such key.

@@ -61,6 +61,29 @@ TEST_F(Store, GetWaitsUntilTheKeyIsSet) {
   EXPECT_EQ(value.get(), "now");
 }
 
+TEST_F(Store, WhatIsPostedArrivesInOrderThoughNobodyWaitsForTheAnswers) {
+  auto a = client(), b = client();
+  StoreWatch watch = b->watch("mail/", soon());
+  for (int i = 0; i < 100; ++i) a->post("mail/box", std::to_string(i), soon());
+  for (int i = 0; i < 100; ++i) {
+    auto event = watch.next(soon());
+    ASSERT_TRUE(event);
+    EXPECT_EQ(event->value, std::to_string(i));
+  }
+  EXPECT_EQ(a->get("mail/box", soon()), "99");
+  a->close();
+  EXPECT_THROW(a->post("mail/box", "late", soon()), PeerError);
+}
+
+TEST_F(Store, ASecondConnectionHasAnEndOfItsOwn) {
+  auto a = client("a");
+  auto again = a->connect_again("a (agent)", soon());
+  EXPECT_EQ(again->name(), "a (agent)");
+  again->set_on_disconnect("gone", "yes", soon());
+  again.reset();
+  EXPECT_EQ(a->get("gone", soon()), "yes");
+}
+
 TEST_F(Store, GetTimesOutAndNamesStoreOperationAndKey) {
   auto a = client();
   std::string message = message_of<TimeoutError>([&] { a->get("never", in_ms(30)); });
