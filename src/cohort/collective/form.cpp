@@ -1,8 +1,11 @@
 #include "cohort/collective/form.h"
 
+#include <unistd.h>
+
 #include <map>
 
 #include "cohort/base/error.h"
+#include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/native/backend.h"
 #include "cohort/collective/solo.h"
@@ -17,23 +20,46 @@ struct Introduction {
   std::string task;
   std::string host;
   std::string identity;
-  std::string tuning;  // a table, from rank 0
+  std::string tuning;   // a table, from rank 0
+  std::string process;  // process_identity()
+};
+
+// Who has come so far, and whether forming the group still makes sense.
+class Arrivals {
+ public:
+  Arrivals(const FormOptions& options) : options_(options) {}
+
+  void add(Introduction introduction) { all_.push_back(std::move(introduction)); }
+  const std::vector<Introduction>& all() const { return all_; }
+  void check() const {
+    if (options_.cancelled && options_.cancelled())
+      throw PeerError(fmt::format("forming the group '{}' was broken off", options_.id));
+    for (std::size_t rank = 0; rank < all_.size(); ++rank)
+      if (process_ended(all_[rank].process))
+        throw PeerError(fmt::format(
+            "{} died while the group '{}' was formed",
+            Peer{static_cast<int>(rank), all_[rank].task, all_[rank].host}.name(), options_.id));
+  }
+
+ private:
+  const FormOptions& options_;
+  std::vector<Introduction> all_;
 };
 
 std::string member_key(const std::string& id, int rank) {
   return fmt::format("{}/member/{}", id, rank);
 }
 
-std::vector<Introduction> introduce(const Member& self, transport::Rendezvous& rendezvous,
-                                    const FormOptions& options, Deadline deadline) {
+void introduce(const Member& self, transport::Rendezvous& rendezvous, const FormOptions& options,
+               Arrivals& arrivals, Deadline deadline) {
   const std::string& id = options.id;
   const std::string host = self.host.empty() ? transport::host_name() : self.host;
   const std::string identity =
       self.host_identity.empty() ? transport::host_identity() : self.host_identity;
   const std::string tuning = self.rank == 0 ? options.tuning.to_json(false) : "";
-  rendezvous.set(member_key(id, self.rank), join({self.task, host, identity, tuning}, "\n"),
+  rendezvous.set(member_key(id, self.rank),
+                 join({self.task, host, identity, tuning, process_identity(::getpid())}, "\n"),
                  deadline);
-  std::vector<Introduction> all;
   for (int rank = 0; rank < self.size; ++rank) {
     std::vector<std::string> fields;
     try {
@@ -43,12 +69,11 @@ std::vector<Introduction> introduce(const Member& self, transport::Rendezvous& r
           fmt::format("rank {} of {} did not come to the group '{}'", rank, self.size, id),
           {.advice = "Look whether all tasks of the job were started."});
     }
-    if (fields.size() != 4)
+    if (fields.size() != 5)
       throw ProtocolError(fmt::format("rank {} introduced itself in another way", rank),
                           {.advice = "Run the same version of Cohort on all hosts."});
-    all.push_back({fields[0], fields[1], fields[2], fields[3]});
+    arrivals.add({fields[0], fields[1], fields[2], fields[3], fields[4]});
   }
-  return all;
 }
 
 Placement place(const std::vector<Introduction>& all) {
@@ -88,7 +113,8 @@ std::vector<std::unique_ptr<Group>> make_inproc_groups(int size, std::chrono::mi
                                  .arena_ranks = {},
                                  .rendezvous = rendezvous,
                                  .connect = {},
-                                 .tuning = tuning};
+                                 .tuning = tuning,
+                                 .check = {}};
       for (int i = 0; i < size; ++i) {
         parts.placement.peers.push_back({i, "", "this process"});
         parts.placement.host_of.push_back(0);
@@ -108,32 +134,38 @@ std::unique_ptr<Group> form_group(const Member& self,
   if (self.size < 1 || self.rank < 0 || self.rank >= self.size)
     throw InvalidInput(fmt::format("rank {} of {} is not a rank", self.rank, self.size));
   if (self.size == 1) return std::make_unique<Group>(make_solo_backend(), options.timeout);
-  const auto all = introduce(self, *rendezvous, options, deadline);
-  Placement placement = place(all);
+  Arrivals arrivals(options);
+  const Check check = [&] { arrivals.check(); };
+  const auto meeting = std::make_shared<transport::CheckedRendezvous>(rendezvous, check);
+  introduce(self, *meeting, options, arrivals, deadline);
+  Placement placement = place(arrivals.all());
   if (placement.hosts() > 1 && !options.connect)
     throw InvalidInput(fmt::format("the ranks of '{}' sit on {} hosts, and nothing connects them",
                                    options.id, placement.hosts()),
                        {.advice = "Give FormOptions::connect a messenger between hosts."});
   const int host = placement.host_of[self.rank];
   const std::vector<int> local = placement.ranks_on(host);
-  NativeBackend::Parts parts{.id = options.id,
-                             .rank = self.rank,
-                             .placement = std::move(placement),
-                             .arena = nullptr,
-                             .arena_ranks = {},
-                             .rendezvous = rendezvous,
-                             .connect = {},
-                             .tuning = TuningTable::from_json(all[0].tuning, "rank 0's tuning")};
+  NativeBackend::Parts parts{
+      .id = options.id,
+      .rank = self.rank,
+      .placement = std::move(placement),
+      .arena = nullptr,
+      .arena_ranks = {},
+      .rendezvous = meeting,
+      .connect = {},
+      .tuning = TuningTable::from_json(arrivals.all()[0].tuning, "rank 0's tuning"),
+      .check = check};
   transport::shm::JoinOptions join_options{.key = fmt::format("{}/host/{}", options.id, host),
                                            .rank = 0,
                                            .size = static_cast<int>(local.size()),
                                            .part_bytes = options.part_bytes,
-                                           .authenticate = options.authenticate};
+                                           .authenticate = options.authenticate,
+                                           .check = check};
   for (int i = 0; i < static_cast<int>(local.size()); ++i) {
     if (local[i] == self.rank) join_options.rank = i;
     parts.arena_ranks.push_back(i);
   }
-  parts.arena = transport::shm::join(*rendezvous, join_options, deadline);
+  parts.arena = transport::shm::join(*meeting, join_options, deadline);
   if (options.connect)
     parts.connect = [connect = options.connect, self](int rank, int size, const std::string& id,
                                                       const auto& meeting) {
@@ -142,8 +174,9 @@ std::unique_ptr<Group> form_group(const Member& self,
       member.size = size;
       return connect(member, id, meeting);
     };
-  return std::make_unique<Group>(std::make_shared<NativeBackend>(std::move(parts), deadline),
-                                 options.timeout);
+  auto backend = std::make_shared<NativeBackend>(std::move(parts), deadline);
+  meeting->forget();
+  return std::make_unique<Group>(std::move(backend), options.timeout);
 }
 
 }  // namespace cohort::collective

@@ -32,6 +32,8 @@ struct FormOptions {
   std::size_t part_bytes = 0;                  // shared address space a rank; 0: the default
   TuningTable tuning = {};                     // rank 0's counts for all
   transport::shm::Authenticate authenticate;   // empty: same user only
+  // Asked every 10 ms or less often while the group is formed: true ends that with a PeerError.
+  std::function<bool()> cancelled = {};
   // Makes the messenger between hosts; called only when there is more than one. Empty: forming a
   // group over several hosts is refused.
   std::function<std::unique_ptr<transport::Messenger>(
@@ -49,7 +51,8 @@ std::vector<std::unique_ptr<Group>> make_inproc_groups(
     const TuningTable& tuning = {});
 
 // Joins the group `options.id` as `self`. Collective: every rank calls it. Throws TimeoutError that
-// names the ranks that did not come.
+// names the ranks that did not come; PeerError as soon as one that had come is dead, or when
+// cancelled.
 std::unique_ptr<Group> form_group(const Member& self,
                                   std::shared_ptr<transport::Rendezvous> rendezvous,
                                   const FormOptions& options, Deadline deadline);

@@ -12,15 +12,14 @@ namespace {
 
 constexpr std::size_t kWindow = 1 << 20;  // elements: what staging takes is bounded by it
 
-std::vector<ShardPlan> plans_of(int ranks, int shards) {
+std::vector<ShardPlan> plans_of(int shards, const std::vector<ShardRange>& runs) {
   std::vector<ShardPlan> plans;
-  for (int rank = 0; rank < ranks; ++rank)
-    plans.emplace_back(shards, shards_of(rank, ranks, shards));
+  for (const ShardRange run : runs) plans.emplace_back(shards, run);
   return plans;
 }
 
 // Whether the tree over shards under `node`, cut at the runs of the ranks first, ..., is the tree
-// over those ranks.
+// over those ranks, each of which has shards.
 bool is_tree_of_ranks(std::span<const ShardPlan> ranks, Subtree node) {
   if (ranks.size() == 1) return ranks[0].nodes() == std::vector<Subtree>{node};
   const auto left_ranks = static_cast<std::size_t>(left_leaves(static_cast<int>(ranks.size())));
@@ -39,12 +38,15 @@ void grow(Buffer& buffer, Group& group, std::size_t bytes) {
 
 }  // namespace
 
-ShardReducer::ShardReducer(Group& group, int shards)
+ShardReducer::ShardReducer(Group& group, int shards, std::vector<ShardRange> runs)
     : group_(group),
-      plans_(plans_of(group.size(), shards)),
-      same_tree_(is_tree_of_ranks(plans_, {0, shards})) {}
+      plans_(plans_of(shards, runs_of(group.size(), shards, std::move(runs)))),
+      all_own_(std::none_of(plans_.begin(), plans_.end(),
+                            [](const ShardPlan& rank) { return rank.nodes().empty(); })),
+      same_tree_(all_own_ && is_tree_of_ranks(plans_, {0, shards})) {}
 
 bool ShardReducer::is_direct(DataType dtype) const {
+  if (!all_own_) return false;
   if (plan().shards() == group_.size()) return true;
   return same_tree_ && (dtype == DataType::f32 || dtype == DataType::f64);
 }
@@ -97,7 +99,7 @@ void ShardReducer::exchange(std::span<std::byte* const> partials, std::byte* res
       receive[rank] = slice(self).count * bytes_of(plans_[rank].nodes(), reduction);
       receive_bytes += receive[rank];
     }
-    grow(sending_, group_, window * bytes_of(own, reduction));
+    grow(sending_, group_, std::max<std::size_t>(window * bytes_of(own, reduction), 1));
     grow(receiving_, group_, std::max<std::size_t>(receive_bytes, 1));
     std::byte* to = sending_.data();
     for (std::size_t rank = 0; rank < ranks; ++rank)

@@ -22,7 +22,8 @@ namespace cohort::collective {
 // Threads: confined to one at a time. `group` must outlive it. Failure: as Group's calls.
 class ShardReducer {
  public:
-  ShardReducer(Group& group, int shards);
+  // `runs`: see runs_of. A rank with an empty run contributes nothing, and gets the sum.
+  ShardReducer(Group& group, int shards, std::vector<ShardRange> runs = {});
 
   const ShardPlan& plan() const { return plans_[static_cast<std::size_t>(group_.rank())]; }
 
@@ -40,6 +41,7 @@ class ShardReducer {
 
   Group& group_;
   std::vector<ShardPlan> plans_;  // of every rank
+  bool all_own_;                  // no rank's run is empty
   bool same_tree_;                // the ranks' runs are nodes, and their tree is that of the ranks
   Buffer sending_;
   Buffer receiving_;

@@ -34,9 +34,11 @@ std::vector<std::byte> values_of(int shard, DataType dtype) {
 }
 
 // What every rank gets, by the plan: partials by TreeReducer, then all_reduce.
-std::vector<std::byte> sum_over(Group& group, int shards, DataType dtype, double scale) {
-  ShardReducer reducer(group, shards);
-  const int first = shards_of(group.rank(), group.size(), shards).first;
+std::vector<std::byte> sum_over(Group& group, int shards, DataType dtype, double scale,
+                                std::vector<ShardRange> runs = {}) {
+  ShardReducer reducer(group, shards, runs);
+  const int first =
+      runs_of(group.size(), shards, runs)[static_cast<std::size_t>(group.rank())].first;
   std::vector<std::vector<std::byte>> stack;
   std::vector<std::vector<std::byte>> finals(reducer.plan().nodes().size());
   const Reduction reduction{dtype, ReduceOp::sum, shards};
@@ -84,6 +86,30 @@ TEST_P(ShardReducerTest, TheSumHasTheSameBitsForAnyNumberOfRanks) {
       for (const auto& result : results)
         EXPECT_TRUE(result == expected) << shards << " shards on " << ranks << " ranks";
     }
+  }
+}
+
+TEST_P(ShardReducerTest, ARankWithoutShardsChangesNoBitAndGetsTheSum) {
+  for (const int shards : {1, 2, 3, 4, 8, 13}) {
+    const auto alone = make_group_of_one();
+    const std::vector<std::byte> expected = sum_over(*alone, shards, GetParam(), 0.5);
+    for (int ranks = 2; ranks <= std::min(shards + 1, 4); ++ranks)
+      for (int idle = 0; idle < ranks; ++idle) {
+        std::vector<ShardRange> runs;
+        for (int rank = 0, owner = 0; rank < ranks; ++rank)
+          runs.push_back(rank == idle ? ShardRange{} : shards_of(owner++, ranks - 1, shards));
+        auto groups = make_inproc_groups(ranks, std::chrono::seconds(20));
+        std::vector<std::vector<std::byte>> results(static_cast<std::size_t>(ranks));
+        std::vector<std::thread> threads;
+        for (std::size_t rank = 0; rank < results.size(); ++rank)
+          threads.emplace_back([&, rank] {
+            results[rank] = sum_over(*groups[rank], shards, GetParam(), 0.5, runs);
+          });
+        for (std::thread& thread : threads) thread.join();
+        for (const auto& result : results)
+          EXPECT_TRUE(result == expected)
+              << shards << " shards on " << ranks << " ranks without " << idle;
+      }
   }
 }
 

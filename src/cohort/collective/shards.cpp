@@ -18,6 +18,32 @@ ShardRange shards_of(int rank, int ranks, int shards) {
   return {rank * each + std::min(rank, larger), each + (rank < larger ? 1 : 0)};
 }
 
+std::vector<ShardRange> runs_of(int ranks, int shards, std::vector<ShardRange> given) {
+  if (given.empty()) {
+    for (int rank = 0; rank < ranks; ++rank) given.push_back(shards_of(rank, ranks, shards));
+    return given;
+  }
+  if (given.size() != static_cast<std::size_t>(ranks))
+    throw InvalidInput(fmt::format("{} runs of shards for {} ranks", given.size(), ranks));
+  int next = 0;
+  for (std::size_t rank = 0; rank < given.size(); ++rank) {
+    const ShardRange run = given[rank];
+    if (run.count < 0 || (run.count > 0 && run.first != next))
+      throw InvalidInput(fmt::format("rank {} has {} shards from {} on, where {} comes next", rank,
+                                     run.count, run.first, next));
+    next += run.count;
+  }
+  if (next != shards || shards < 1)
+    throw InvalidInput(fmt::format("the runs cover {} of {} shards", next, shards));
+  return given;
+}
+
+int first_owner(std::span<const ShardRange> runs) {
+  const auto owner =
+      std::find_if(runs.begin(), runs.end(), [](ShardRange run) { return run.count > 0; });
+  return owner == runs.end() ? 0 : static_cast<int>(owner - runs.begin());
+}
+
 ShardPlan::ShardPlan(int shards, ShardRange own) : shards_(shards) {
   std::vector<int> members(static_cast<std::size_t>(own.count));
   std::iota(members.begin(), members.end(), own.first);

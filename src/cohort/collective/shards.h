@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "cohort/collective/reduce_tree.h"
@@ -17,6 +18,14 @@ struct ShardRange {
 // The run of `shards` that `rank` of `ranks` owns: contiguous, ascending with the rank, sizes that
 // differ by at most one. Throws InvalidInput when there are fewer shards than ranks.
 ShardRange shards_of(int rank, int ranks, int shards);
+
+// Every rank's run: `given` (runs[r] is rank r's), or as shards_of says where it is empty. Given
+// runs ascend with the rank and cover all shards; some may be empty, for ranks that take part
+// without work of their own. Throws InvalidInput when they do not.
+std::vector<ShardRange> runs_of(int ranks, int shards, std::vector<ShardRange> given = {});
+
+// The first rank whose run is not empty; 0 where `runs` says nothing.
+int first_owner(std::span<const ShardRange> runs);
 
 // What one rank does with the values of each of its shards as they come, so that it keeps only as
 // many partials as the tree needs: a stack, whose top is combined with the new shard as soon as

@@ -29,6 +29,30 @@ TEST(Shards, FewerThanRanksAreRefusedByNumber) {
   EXPECT_THAT(message, ::testing::HasSubstr("at least 4"));
 }
 
+TEST(Shards, GivenRunsMayBeEmptyButMustAscendAndCoverAll) {
+  EXPECT_EQ(runs_of(3, 4).size(), 3u);
+  const auto runs = runs_of(3, 4, {{0, 2}, {}, {2, 2}});
+  EXPECT_EQ(runs[2].first, 2);
+  EXPECT_EQ(first_owner(runs), 0);
+  EXPECT_EQ(first_owner(runs_of(3, 1, {{}, {}, {0, 1}})), 2);
+  EXPECT_EQ(first_owner({}), 0);
+  const auto why = [](int ranks, std::vector<ShardRange> given) {
+    return message_of<InvalidInput>([&] { runs_of(ranks, 4, given); });
+  };
+  EXPECT_THAT(why(2, {{0, 4}}), ::testing::HasSubstr("1 runs of shards for 2 ranks"));
+  EXPECT_THAT(why(2, {{2, 2}, {0, 2}}), ::testing::HasSubstr("rank 0 has 2 shards from 2 on"));
+  EXPECT_THAT(why(2, {{0, 2}, {2, 1}}), ::testing::HasSubstr("cover 3 of 4 shards"));
+  EXPECT_THAT(why(2, {{0, 5}, {5, -1}}), ::testing::HasSubstr("rank 1 has -1 shards"));
+}
+
+TEST(ShardPlan, OfNoShardsHasNoNodes) {
+  for (const int shards : {0, 1, 5}) {
+    const ShardPlan plan(shards, {});
+    EXPECT_TRUE(plan.nodes().empty());
+    EXPECT_TRUE(plan.steps().empty());
+  }
+}
+
 TEST(ShardPlan, CombinesAsSoonAsTwoNeighboursAreOneNode) {
   const ShardPlan plan(8, {0, 4});
   ASSERT_EQ(plan.steps().size(), 4u);

@@ -57,12 +57,13 @@ NetworkOptions NetworkOptions::from(const cluster::Environment& environment,
 
 void use_network(FormOptions& form, const NetworkOptions& network) {
   form.tuning = network.tuning;
-  form.authenticate = [secret = network.secret](int socket, bool server, Deadline deadline) {
+  form.authenticate = [secret = network.secret](int socket, bool server, Deadline deadline,
+                                                const Check& check) {
     const HandshakeOptions options{.protocol = kJoinProtocol, .secret = secret, .identity = {}};
     if (server)
-      server_handshake(socket, options, deadline, "a process of this host");
+      server_handshake(socket, options, deadline, "a process of this host", check);
     else
-      client_handshake(socket, options, deadline, "the rank that offers this host's memory");
+      client_handshake(socket, options, deadline, "the rank that offers this host's memory", check);
   };
   form.connect = [network](const Member& self, const std::string& id, const auto& rendezvous) {
     const std::string host = self.host.empty() ? transport::host_name() : self.host;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 
+#include "cohort/base/checked_wait.h"
 #include "cohort/base/deadline.h"
 
 namespace cohort::transport {
@@ -18,6 +20,27 @@ class Rendezvous {
   virtual void set(const std::string& key, const std::string& value, Deadline deadline) = 0;
   // Waits until somebody has set `key`. Throws TimeoutError that names the key.
   virtual std::string get(const std::string& key, Deadline deadline) = 0;
+};
+
+// Another rendezvous, whose waits end as soon as `check` throws; until forget(), from then on it is
+// the other one and nothing else.
+class CheckedRendezvous : public Rendezvous {
+ public:
+  CheckedRendezvous(std::shared_ptr<Rendezvous> other, Check check)
+      : other_(std::move(other)), check_(std::move(check)) {}
+  void set(const std::string& key, const std::string& value, Deadline deadline) override {
+    other_->set(key, value, deadline);
+  }
+  std::string get(const std::string& key, Deadline deadline) override {
+    return wait_checking(forgotten_.load() ? Check() : check_, deadline,
+                         [&](Deadline slice) { return other_->get(key, slice); });
+  }
+  void forget() { forgotten_.store(true); }
+
+ private:
+  std::shared_ptr<Rendezvous> other_;
+  const Check check_;
+  std::atomic<bool> forgotten_ = false;
 };
 
 // For ranks that are threads of one process, and tests.

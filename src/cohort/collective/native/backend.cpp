@@ -49,12 +49,13 @@ NativeBackend::NativeBackend(Parts parts, Deadline deadline) : parts_(std::move(
   for (const int rank : local_ranks_) peers.push_back(parts_.placement.peers[rank]);
   auto domain =
       std::make_shared<transport::Domain>(parts_.arena, parts_.arena_ranks, index, shared);
-  board_ = std::make_unique<Board>(std::move(domain), std::move(peers), deadline);
+  board_ = std::make_unique<Board>(std::move(domain), std::move(peers), deadline, parts_.check);
   local_ = std::make_unique<LocalMessenger>(*board_);
   if (parts_.placement.hosts() > 1) {
     remote_ = parts_.connect(parts_.rank, size(), parts_.id, parts_.rendezvous);
     sentinel_ = std::thread([this] { watch_for_failure(); });
   }
+  parts_.check = {};
 }
 
 NativeBackend::~NativeBackend() {
@@ -113,7 +114,8 @@ std::unique_ptr<Backend> NativeBackend::subgroup(std::span<const int> ranks, con
               .arena_ranks = {},
               .rendezvous = parts_.rendezvous,
               .connect = parts_.connect,
-              .tuning = parts_.tuning};
+              .tuning = parts_.tuning,
+              .check = {}};
   std::vector<int> new_number(static_cast<std::size_t>(parts_.placement.hosts()), -1);
   int hosts = 0;
   const int own_host = parts_.placement.host_of[parts_.rank];

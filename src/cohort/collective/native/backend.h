@@ -40,6 +40,7 @@ class NativeBackend : public Backend {
     std::shared_ptr<transport::Rendezvous> rendezvous;
     Connect connect;          // used with more than one host
     TuningTable tuning = {};  // the same on all ranks
+    Check check = {};         // ends the wait for the others
   };
 
   // Collective over the group: the leaders make the boards, the others find them.

@@ -36,7 +36,8 @@ std::size_t Board::shared_bytes(int members, std::size_t extra) {
          counts_bytes(members) + extra;
 }
 
-Board::Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers, Deadline deadline)
+Board::Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers, Deadline deadline,
+             const Check& check)
     : domain_(std::move(domain)), peers_(std::move(peers)) {
   transport::Arena& arena = domain_->arena();
   reaches_everything_ = arena.locate(this, sizeof *this).reachable();
@@ -48,12 +49,22 @@ Board::Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers,
   own.ready.store(1);
   domain_->notify_all();
   int missing = 0;
+  const auto everyone = [&] {
+    while (missing < size() && block(missing).ready.load() != 0) ++missing;
+    return missing == size();
+  };
+  try {
+    wait_checking(check, deadline, [&](Deadline slice) {
+      const auto news = [&] { return everyone() || broken() || has_left(missing); };
+      if (!domain_->wait(news, slice) && !deadline.expired())
+        throw TimeoutError("not all are here");
+    });
+  } catch (...) {
+    leave();
+    throw;
+  }
   wait(
-      [&] {
-        while (missing < size() && block(missing).ready.load() != 0) ++missing;
-        return missing == size();
-      },
-      [&] { return missing; }, deadline, "forming the group");
+      everyone, [&] { return missing; }, deadline, "forming the group");
   staging_.resize(static_cast<std::size_t>(size()), nullptr);
   if (!reaches_everything_ && size() > 1)
     for (int i = 0; i < size(); ++i) staging_[i] = arena.resolve(block(i).staging);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/checked_wait.h"
 #include "cohort/collective/call.h"
 #include "cohort/collective/native/failure.h"
 #include "cohort/collective/native/peer.h"
@@ -61,8 +62,10 @@ class Board {
   // Shared bytes that a domain needs for a board, and after it `extra` bytes at extra().
   static std::size_t shared_bytes(int members, std::size_t extra);
 
-  // `peers[i]` is member i. Collective over the domain: waits until everyone has its staging ready.
-  Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers, Deadline deadline);
+  // `peers[i]` is member i. Collective over the domain: waits until everyone has its staging ready,
+  // with an eye on `check`.
+  Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers, Deadline deadline,
+        const Check& check);
   ~Board();
 
   transport::Domain& domain() const { return *domain_; }

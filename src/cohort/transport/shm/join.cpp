@@ -27,15 +27,17 @@ std::string random_name() {
 void serve(int listener, const UniqueFd& file, const ArenaLayout& layout,
            const JoinOptions& options, Deadline deadline) {
   for (int served = 0; served < layout.size - 1;) {
-    const UniqueFd peer = accept_from(listener, deadline);
+    const UniqueFd peer = wait_checking(
+        options.check, deadline, [&](Deadline slice) { return accept_from(listener, slice); });
     if (!peer_is_same_user(peer.get())) continue;
     const Deadline soon =
         Deadline::at(std::min(deadline.when(), Deadline::after(kHandshakeLimit).when()));
     try {
-      if (options.authenticate) options.authenticate(peer.get(), true, soon);
+      if (options.authenticate) options.authenticate(peer.get(), true, soon, options.check);
       send_fd(peer.get(), layout.part_bytes, file.get(), soon);
       ++served;
     } catch (const Error& error) {
+      if (options.check) options.check();  // nobody is at fault then
       log::warning("refused a process that asked for the group's memory: {}", error.what());
     }
   }
@@ -67,16 +69,22 @@ std::shared_ptr<Arena> join(Rendezvous& rendezvous, const JoinOptions& options, 
       serve(listener.get(), file, layout, options, deadline);
     }
   } else {
-    const UniqueFd socket = connect_abstract(rendezvous.get(key, deadline), deadline);
+    const std::string name = rendezvous.get(key, deadline);
+    const auto patiently = [&](auto&& wait) {
+      return wait_checking(options.check, deadline, wait);
+    };
+    const UniqueFd socket =
+        patiently([&](Deadline slice) { return connect_abstract(name, slice); });
     if (!peer_is_same_user(socket.get()))
       throw AuthError("the process that offers this host's shared memory runs as another user");
-    if (options.authenticate) options.authenticate(socket.get(), false, deadline);
-    const FdMessage message = receive_fd(socket.get(), deadline);
+    if (options.authenticate) options.authenticate(socket.get(), false, deadline, options.check);
+    const FdMessage message =
+        patiently([&](Deadline slice) { return receive_fd(socket.get(), slice); });
     layout.part_bytes = message.value;
     auto mapping = std::make_unique<Mapping>(message.fd, layout.file_bytes());
     arena = std::make_shared<MappedArena>(options.rank, layout, std::move(mapping));
   }
-  arena->meet(deadline);
+  wait_checking(options.check, deadline, [&](Deadline slice) { arena->meet(slice); });
   return arena;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "cohort/base/checked_wait.h"
 #include "cohort/base/deadline.h"
 #include "cohort/transport/arena.h"
 #include "cohort/transport/rendezvous.h"
@@ -13,7 +14,8 @@ namespace cohort::transport::shm {
 
 // Proves to the peer at the other end of a connected socket that we belong to the job, and checks
 // that it does; throws AuthError. `server` is true on the side that accepted.
-using Authenticate = std::function<void(int socket, bool server, Deadline deadline)>;
+using Authenticate =
+    std::function<void(int socket, bool server, Deadline deadline, const Check& check)>;
 
 struct JoinOptions {
   std::string key;  // unique to this arena, the same for all its ranks
@@ -21,6 +23,7 @@ struct JoinOptions {
   int size = 1;
   std::size_t part_bytes = 0;  // address space of each rank's part; 0: default_part_bytes()
   Authenticate authenticate;   // besides this, only processes of the same user are let in
+  Check check = {};            // ends the wait for the others, wherever it is
 };
 
 // 64 GiB a rank: address space only, pages are taken when touched.
@@ -30,7 +33,8 @@ std::size_t default_part_bytes();
 // to the others over a Unix socket in the abstract namespace: no name in any file system, nothing
 // left behind by kill -9. Every rank then watches the others' processes by pidfd, and marks a dead
 // one within milliseconds.
-// Collective: all ranks call it. Throws TimeoutError, AuthError, SystemError.
+// Collective: all ranks call it. Throws TimeoutError, AuthError, SystemError, PeerError, and what
+// `check` does.
 std::shared_ptr<Arena> join(Rendezvous& rendezvous, const JoinOptions& options, Deadline deadline);
 
 }  // namespace cohort::transport::shm

@@ -12,13 +12,13 @@ namespace cohort::transport::shm {
 namespace {
 
 Authenticate knows(const std::optional<Secret>& secret) {
-  return [secret](int socket, bool server, Deadline deadline) {
+  return [secret](int socket, bool server, Deadline deadline, const Check& check) {
     const HandshakeOptions options{
         .protocol = protocol_id("TEST"), .secret = secret, .identity = {}};
     if (server)
-      server_handshake(socket, options, deadline, "a rank");
+      server_handshake(socket, options, deadline, "a rank", check);
     else
-      client_handshake(socket, options, deadline, "rank 0");
+      client_handshake(socket, options, deadline, "rank 0", check);
   };
 }
 

@@ -46,7 +46,8 @@ class MappedArena : public Arena {
   SharedRef locate(const void* memory, std::size_t bytes) const override;
   std::byte* resolve(SharedRef ref) const override { return mapping_->data() + ref.value; }
 
-  // Writes this process into the table, waits for the others, and watches them from then on.
+  // Writes this process into the table, waits for the others, and watches them from then on. May be
+  // called again after a TimeoutError.
   void meet(Deadline deadline);
 
  private:
