@@ -3,13 +3,13 @@
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <set>
 
 #include "cohort/base/error.h"
-#include "cohort/launch/leftovers.h"
 #include "cohort/launch/process.h"
 
 namespace cohort::launch {
@@ -24,7 +24,8 @@ struct Message {
   pid_t group;
 };
 
-[[noreturn]] void stand_guard(int input, const std::string& job) {
+[[noreturn]] void stand_guard(int input, const std::string& job,
+                              const std::filesystem::path& control, const char* variable) {
   ::setsid();  // a Ctrl-C at the terminal is not for the guard
   ::prctl(PR_SET_NAME, kGuardName);
   ::prctl(PR_SET_PDEATHSIG, 0);
@@ -45,21 +46,22 @@ struct Message {
     else
       groups.erase(message.group);
   }
+  if (!control.empty()) ::unlink(control.c_str());
   for (pid_t group : groups) kill_group(group, SIGKILL);
-  end_leftovers(job, /*spared=*/-1, Deadline::after(kPatience));
+  end_leftovers(job, /*spared=*/-1, Deadline::after(kPatience), variable);
   ::_exit(0);
 }
 
 }  // namespace
 
-Guard::Guard(std::string job) {
+Guard::Guard(std::string job, std::filesystem::path control, const char* variable) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   UniqueFd reader(fds[0]);
   pipe_.reset(fds[1]);
   pid_ = ::fork();
   if (pid_ < 0) throw SystemError("cannot start the guard process", errno);
-  if (pid_ == 0) stand_guard(reader.get(), job);
+  if (pid_ == 0) stand_guard(reader.get(), job, control, variable);
 }
 
 Guard::~Guard() {

@@ -6,10 +6,14 @@
 #include <netinet/in.h>
 
 #include <algorithm>
+#include <cctype>
+#include <cstring>
 
+#include "cohort/base/endpoint.h"
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/machine.h"
+#include "cohort/base/socket.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/address.h"
 
@@ -35,6 +39,10 @@ std::vector<std::string> interface_addresses() {
   return result;
 }
 
+bool in_host_name(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || std::strchr("-._:%", c) != nullptr;
+}
+
 int parse_slots(std::string_view text, std::string_view host) {
   auto slots = parse_unsigned(text);
   if (!slots || *slots < 1 || *slots > 1'000'000)
@@ -58,6 +66,9 @@ Host parse_host(std::string_view text) {
   if (host.name.empty())
     throw InvalidInput(fmt::format("'{}' names no host", text),
                        {.advice = "Write node1 or node1:4."});
+  if (host.name.front() == '-' || !std::all_of(host.name.begin(), host.name.end(), in_host_name))
+    throw InvalidInput(fmt::format("'{}' is no name of a host", host.name),
+                       {.advice = "Write a host name or an address, as in node1 or 10.0.0.7."});
   if (has_slots) host.slots = parse_slots(text.substr(colon + 1), host.name);
   return host;
 }
@@ -103,16 +114,10 @@ bool is_this_machine(std::string_view host) {
   return std::find(own.begin(), own.end(), host) != own.end();
 }
 
-void require_this_machine(const std::vector<Host>& hosts, int workers) {
+void require_slots(const std::vector<Host>& hosts, int workers) {
   int slots = 0;
   bool limited = !hosts.empty();
   for (const auto& host : hosts) {
-    if (!is_this_machine(host.name))
-      throw InvalidInput(fmt::format("host '{}' is not this machine ({}), and starting tasks on "
-                                     "other hosts is not supported yet",
-                                     host.name, host_name()),
-                         {.advice = "Start the program on each host by hand with TF_CONFIG set, or "
-                                    "leave --hosts out to use this machine."});
     limited = limited && host.slots.has_value();
     slots += host.slots.value_or(0);
   }
@@ -120,6 +125,23 @@ void require_this_machine(const std::vector<Host>& hosts, int workers) {
     throw InvalidInput(
         fmt::format("the hosts have {} slots, but {} workers are asked for", slots, workers),
         {.advice = "Lower -n or raise the slots."});
+}
+
+std::string address_towards(const std::string& host) {
+  constexpr int kAnyPort = 9;  // nothing is sent: the kernel chooses the way and is asked for it
+  constexpr const char* kAdvice = "Name this machine as the other hosts see it, with --address.";
+  try {
+    for (const auto& target :
+         resolve(Endpoint::tcp(host, kAnyPort), Deadline::after(std::chrono::seconds(10)))) {
+      UniqueFd probe(::socket(target.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+      if (probe && ::connect(probe.get(), target.get(), target.size) == 0)
+        return local_endpoint(probe.get()).host();
+    }
+  } catch (const Error& error) {
+    throw InvalidInput(error.message(), {.advice = kAdvice});
+  }
+  throw InvalidInput(fmt::format("there is no way to host '{}' from here", host),
+                     {.advice = kAdvice});
 }
 
 void require_loopback() {

@@ -16,7 +16,8 @@ struct Host {
   bool operator==(const Host&) const = default;
 };
 
-// "node1" or "node1:4". Throws InvalidInput, also for user@host.
+// "node1" or "node1:4". Throws InvalidInput, also for user@host and for what no host is called: a
+// name goes on a remote shell's command line.
 Host parse_host(std::string_view text);
 
 // One host a line: "node1", "node1 slots=4" or "node1:4"; '#' starts a comment. Throws InvalidInput
@@ -26,9 +27,12 @@ std::vector<Host> read_hostfile(const std::filesystem::path& path);
 // True for localhost, loopback addresses, this machine's name and the addresses of its interfaces.
 bool is_this_machine(std::string_view host);
 
-// Throws InvalidInput for a host that is not this machine (other hosts are not served yet), and
-// when the slots do not suffice for `workers`.
-void require_this_machine(const std::vector<Host>& hosts, int workers);
+// Throws InvalidInput when the slots do not suffice for `workers`.
+void require_slots(const std::vector<Host>& hosts, int workers);
+
+// The address of this machine on the way to `host`: what that one can connect to. Throws
+// InvalidInput when there is no way, or the name is not known.
+std::string address_towards(const std::string& host);
 
 // Throws InvalidInput when the loopback interface is down (a new network namespace): tasks on this
 // machine could not reach each other.

@@ -79,12 +79,56 @@ void settle_colocated(JobOptions& options) {
   if (options.chief_name == ChiefName::none) options.chief_name = ChiefName::chief;
 }
 
+void check_elastic_limits(const ElasticOptions& elastic) {
+  using std::chrono::milliseconds;
+  if (elastic.least < 1 || elastic.least > elastic.most)
+    throw InvalidInput(fmt::format("-n {}:{} is no range of workers", elastic.least, elastic.most),
+                       {.advice = "Give LEAST:MOST with 1 <= LEAST <= MOST, as in -n 2:8."});
+  if (elastic.lease < milliseconds(50) || elastic.lease > std::chrono::hours(1))
+    throw InvalidInput(
+        fmt::format("--lease is {} s", static_cast<double>(elastic.lease.count()) / 1000.0),
+        {.advice = "Give 0.05 to 3600 seconds."});
+  if (elastic.timeout < milliseconds(1))
+    throw InvalidInput(fmt::format("--elastic-timeout is {} s",
+                                   static_cast<double>(elastic.timeout.count()) / 1000.0),
+                       {.advice = "Give more than 0 seconds."});
+  if (elastic.task_restarts < 0)
+    throw InvalidInput(fmt::format("--max-restarts is {}", elastic.task_restarts),
+                       {.advice = "Give 0 (never start a worker again) or more."});
+}
+
+// Workers of an elastic job are all alike and come and go; whatever else takes part does not.
+void settle_elastic(JobOptions& options) {
+  check_elastic_limits(*options.elastic);
+  const auto refuse = [](const std::string& what, const std::string& advice) {
+    throw InvalidInput(fmt::format("--elastic and {} exclude each other", what),
+                       {.advice = advice});
+  };
+  if (options.ps > 0 || options.layout == Layout::colocated)
+    refuse(options.ps > 0 ? "--ps" : "--layout colocated",
+           "Jobs with parameter servers have their own rules: leave --elastic out.");
+  if (options.evaluator) refuse("--evaluator", "Evaluate on the workers, or leave --elastic out.");
+  if (options.chief_name != ChiefName::none)
+    refuse("--chief-name",
+           "The chief is whoever is first among the members: leave --chief-name out.");
+  if (options.coordinator)
+    refuse("--coordinator", "`cohort run` itself coordinates an elastic job.");
+  if (!options.strategy.empty() && options.strategy != "multi_worker_mirrored")
+    refuse(fmt::format("--strategy {}", options.strategy),
+           "Use --strategy multi_worker_mirrored, or leave it out.");
+  if (options.success.value_or(SuccessPolicy::all_workers) != SuccessPolicy::all_workers)
+    refuse("--success", "An elastic job succeeds when all its last members do.");
+  options.workers = options.elastic->most;
+  options.max_restarts = options.task_restarts = 0;
+}
+
 }  // namespace
 
 void settle(JobOptions& options) {
   if (options.command.empty() || options.command.front().empty())
     throw InvalidInput("no program to run",
                        {.advice = "Put it after --, as in: cohort run -n 2 -- ./train --epochs 3"});
+  if (options.elastic) settle_elastic(options);
   if (options.workers < 1)
     throw InvalidInput(
         fmt::format("--workers is {}, but a job needs at least one worker", options.workers),
@@ -106,7 +150,13 @@ void settle(JobOptions& options) {
   if (options.threads_per_task.value_or(1) < 1)
     throw InvalidInput(fmt::format("--threads-per-task is {}", *options.threads_per_task),
                        {.advice = "Give 1 or more, or leave it out."});
-  require_this_machine(options.hosts, options.workers);
+  if (options.slots_per_host.value_or(1) < 1)
+    throw InvalidInput(fmt::format("--slots-per-host is {}", *options.slots_per_host),
+                       {.advice = "Give 1 or more."});
+  for (Host& host : options.hosts)
+    if (!host.slots) host.slots = options.slots_per_host;
+  require_slots(options.hosts, options.elastic ? options.elastic->least : options.workers);
+  if (has_other_hosts(options)) parse_remote_shell(options.remote.shell, options.remote.cohort);
   if (options.layout == Layout::colocated) settle_colocated(options);
   check_strategy(options.strategy);
   check_show(options);
@@ -160,6 +210,12 @@ std::filesystem::path find_program(const std::string& program, const std::string
   throw InvalidInput(fmt::format("program '{}' not found in PATH", program),
                      {.advice = fs::exists(program) ? fmt::format("Did you mean ./{}?", program)
                                                     : "Give its path, or check its spelling."});
+}
+
+bool has_other_hosts(const JobOptions& options) {
+  return (options.elastic && !options.elastic->discovery_script.empty()) ||
+         std::any_of(options.hosts.begin(), options.hosts.end(),
+                     [](const Host& host) { return !is_this_machine(host.name); });
 }
 
 bool is_service(TaskType type) { return type == TaskType::ps || type == TaskType::evaluator; }

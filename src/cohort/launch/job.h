@@ -9,6 +9,7 @@
 
 #include "cohort/cluster/task.h"
 #include "cohort/launch/hosts.h"
+#include "cohort/launch/remote_shell.h"
 
 // The job model: what a person asks for. Everything else in `launch` is derived from it.
 namespace cohort::launch {
@@ -17,6 +18,27 @@ enum class ChiefName { none, chief, master };
 enum class Layout { separate, colocated };
 enum class SuccessPolicy { chief, worker0, all_workers };
 enum class ProxyMode { bypass, strip, keep };
+
+// What `cohort run --elastic` adds: workers come and go while the job trains.
+struct ElasticOptions {
+  int least = 1;  // fewer do not train
+  int most = 1;   // places for workers; JobOptions::workers is the same number
+  std::chrono::milliseconds lease{2000};
+  std::chrono::milliseconds timeout{600'000};  // with fewer than `least`; then the job has failed
+  int task_restarts = 10;                      // of each task alone (respawns.h)
+  std::filesystem::path discovery_script;      // empty: the hosts are as JobOptions names them
+
+  bool operator==(const ElasticOptions&) const = default;
+};
+
+// How tasks on other hosts are started, and how they reach this one.
+struct RemoteOptions {
+  std::string shell = kDefaultRemoteShell;  // remote_shell.h
+  std::string cohort;                       // where `cohort` lies there; empty: where it lies here
+  std::string address;  // this machine as others see it; empty: as it reaches the first of them
+
+  bool operator==(const RemoteOptions&) const = default;
+};
 
 struct JobOptions {
   std::vector<std::string> command;  // program and arguments
@@ -40,10 +62,18 @@ struct JobOptions {
   std::optional<int> gpus_per_worker;
   std::optional<int> threads_per_task;
   ProxyMode proxy = ProxyMode::bypass;
-  std::vector<Host> hosts;  // empty: this machine
+  std::vector<Host> hosts;            // empty: this machine
+  std::optional<int> slots_per_host;  // of hosts that name none
+  RemoteOptions remote;
 
   std::vector<std::string> show;  // "worker:0", "ps"; empty: everything
   bool quiet = false;
+
+  std::optional<ElasticOptions> elastic;
+  // `output` is the folder of a job whose launcher is gone: go on with that job, in that folder.
+  bool resume = false;
+
+  bool operator==(const JobOptions&) const = default;
 
   // The policy in force: as asked, else chief with a coordinator, else all workers.
   SuccessPolicy success_policy() const;
@@ -56,6 +86,9 @@ void settle(JobOptions& options);
 // The file that would be run for `program`: the path itself, or the first match in `path_variable`
 // (the value of PATH). Throws InvalidInput when it does not exist or cannot be executed.
 std::filesystem::path find_program(const std::string& program, const std::string& path_variable);
+
+// True when tasks may run on other hosts than this one.
+bool has_other_hosts(const JobOptions& options);
 
 // Parameter servers and evaluators serve the tasks that train: they never gate the job's end.
 bool is_service(cluster::TaskType type);

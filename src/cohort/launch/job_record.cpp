@@ -94,6 +94,43 @@ ordered_json cause_to_json(const TaskRecord& cause) {
   return json;
 }
 
+ordered_json to_json(const ElasticRecord::Member& member) {
+  ordered_json json{{"id", member.id},
+                    {"task", member.task},
+                    {"host", member.host},
+                    {"pid", member.pid},
+                    {"in_view", member.in_view}};
+  if (member.progress) {
+    json["stage"] = member.progress->stage;
+    json["step"] = member.progress->step;
+    json["samples_per_second"] = member.progress->rate;
+    json["heard_ms_ago"] = member.progress->heard_ms_ago;
+  }
+  return json;
+}
+
+ordered_json to_json(const ElasticRecord::Change& change) {
+  ordered_json json{{"time", change.time}, {"view", change.view}, {"reason", change.reason}};
+  if (change.cost) {
+    json["step"] = change.cost->step;
+    json["stood_still_ms"] = change.cost->stood_still_ms;
+    json["redone"] = change.cost->redone;
+  }
+  return json;
+}
+
+ordered_json to_json(const ElasticRecord& elastic) {
+  ordered_json json{{"least", elastic.least},
+                    {"most", elastic.most},
+                    {"wanted", elastic.wanted},
+                    {"phase", elastic.phase},
+                    {"view", elastic.view}};
+  json["members"] = ordered_json::array();
+  for (const auto& member : elastic.members) json["members"].push_back(to_json(member));
+  json["last_change"] = elastic.last_change ? to_json(*elastic.last_change) : ordered_json();
+  return json;
+}
+
 }  // namespace
 
 std::string to_json(const JobRecord& record) {
@@ -104,6 +141,8 @@ std::string to_json(const JobRecord& record) {
   json["strategy"] = text_or_null(record.strategy);
   json["success_policy"] = name(record.success);
   json["launcher_pid"] = record.launcher_pid;
+  json["folder"] = text_or_null(record.folder.string());
+  json["control"] = text_or_null(record.control.string());
   json["started"] = text_or_null(record.started);
   json["ended"] = text_or_null(record.ended);
   json["attempt"] = record.attempt;
@@ -114,12 +153,31 @@ std::string to_json(const JobRecord& record) {
   json["previous_attempts"] = ordered_json::array();
   for (const auto& tasks : record.previous_attempts)
     json["previous_attempts"].push_back(to_json(tasks));
+  json["elastic"] = record.elastic ? to_json(*record.elastic) : ordered_json();
+  json["failure"] = text_or_null(record.failure);
   json["root_cause"] = record.root_cause ? cause_to_json(*record.root_cause) : ordered_json();
   // Last lines and arguments may hold any bytes; JSON must be UTF-8.
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
-OutputFolder::OutputFolder(std::filesystem::path path) : path_(std::move(path)) {
+EarlierJob read_earlier_job(const std::filesystem::path& output) {
+  const std::filesystem::path path = output / OutputFolder::kRecord;
+  const auto refuse = [&](const std::string& what) {
+    throw InvalidInput(fmt::format("'{}' {}", path.string(), what),
+                       {.advice = "Name the output folder of a job that was begun."});
+  };
+  if (!std::filesystem::exists(path)) refuse("does not exist");
+  const auto json = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  EarlierJob earlier;
+  try {
+    earlier = {.job = json.at("job"), .attempt = json.at("attempt")};
+  } catch (const nlohmann::json::exception&) {
+    refuse("is not the record of a job");
+  }
+  return earlier;
+}
+
+OutputFolder::OutputFolder(std::filesystem::path path, Earlier earlier) : path_(std::move(path)) {
   constexpr const char* kAdvice = "Give a folder that you may write to with --output DIR.";
   std::error_code code;
   std::filesystem::create_directories(path_, code);
@@ -137,7 +195,7 @@ OutputFolder::OutputFolder(std::filesystem::path path) : path_(std::move(path)) 
     throw InvalidInput(
         fmt::format("another job is writing into the output folder '{}'", path_.string()),
         {.advice = "Wait for it, or give another folder with --output DIR."});
-  move_earlier_job_aside();
+  if (earlier == Earlier::aside) move_earlier_job_aside();
   std::filesystem::create_directory(logs(), code);
   if (code)
     throw InvalidInput(
@@ -156,6 +214,14 @@ void OutputFolder::move_earlier_job_aside() {
   std::filesystem::rename(record(), path_ / fmt::format("job-{}.json", id), code);
   if (!code && std::filesystem::exists(logs()))
     std::filesystem::rename(logs(), path_ / fmt::format("logs-{}", id), code);
+  for (const char* name : {"membership.jsonl", "ledger"})
+    if (!code && std::filesystem::exists(path_ / name)) {
+      const std::filesystem::path file(name);
+      std::filesystem::rename(
+          path_ / file,
+          path_ / fmt::format("{}-{}{}", file.stem().string(), id, file.extension().string()),
+          code);
+    }
   if (code)
     throw InvalidInput(fmt::format("cannot move the earlier job's record aside in '{}': {}",
                                    path_.string(), code.message()),

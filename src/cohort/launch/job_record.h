@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cohort/base/unique_fd.h"
+#include "cohort/launch/elastic_record.h"
 #include "cohort/launch/job.h"
 #include "cohort/launch/task_record.h"
 
@@ -21,6 +22,8 @@ struct JobRecord {
   std::string strategy;
   SuccessPolicy success = SuccessPolicy::all_workers;
   pid_t launcher_pid = -1;
+  std::filesystem::path folder;   // where the launcher was started
+  std::filesystem::path control;  // its socket (control_socket.h); "" when it has none
   std::string started;
   std::string ended;
   int attempt = 1;
@@ -29,22 +32,35 @@ struct JobRecord {
   std::optional<int> exit_code;
   std::vector<TaskRecord> tasks;                           // of the current attempt
   std::vector<std::vector<TaskRecord>> previous_attempts;  // oldest first
+  std::optional<ElasticRecord> elastic;
+  std::string failure;  // of the job as a whole, a sentence; "" when tasks alone say why
   std::optional<TaskRecord> root_cause;
 };
 
 std::string to_json(const JobRecord& record);
 
+// The job that a folder holds already, as its job.json names it. Throws InvalidInput where there is
+// none.
+struct EarlierJob {
+  std::string job;
+  int attempt = 1;
+};
+EarlierJob read_earlier_job(const std::filesystem::path& output);
+
 // The folder of one job: OUTPUT/job.json and OUTPUT/logs/. Holds a lock on it, so that two jobs
 // never write into one folder; what an earlier job left there is moved aside under its job's id,
-// not overwritten. Confined to one thread.
+// not overwritten, unless it is that job that goes on. Confined to one thread.
 class OutputFolder {
  public:
+  static constexpr const char* kRecord = "job.json";
+
   // Throws InvalidInput when the folder cannot be made or written, or another job uses it.
-  explicit OutputFolder(std::filesystem::path path);
+  enum class Earlier { aside, kept };
+  explicit OutputFolder(std::filesystem::path path, Earlier earlier = Earlier::aside);
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path logs() const { return path_ / "logs"; }
-  std::filesystem::path record() const { return path_ / "job.json"; }
+  std::filesystem::path record() const { return path_ / kRecord; }
 
  private:
   void move_earlier_job_aside();

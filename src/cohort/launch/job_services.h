@@ -9,27 +9,32 @@
 namespace cohort::launch {
 
 // What the launcher hosts for the tasks of one attempt: a secret, the rendezvous store, and the
-// key-value server that Horovod's scripts ask for. Both listen on the loopback interface, on ports
-// that the system chose. A new attempt gets new ones, so that nothing of an earlier attempt,
+// key-value server that Horovod's scripts ask for. The store listens on the loopback interface,
+// or on every interface where `address` is one that other hosts connect to: the secret protects it.
+// Horovod's server, which knows no secret, is for tasks on this machine only. The system chooses
+// the ports. A new attempt gets new ones, so that nothing of an earlier attempt,
 // neither a value nor a straggler, finds its way in.
 //
 // Construct it after the supervisor has blocked its signals: the servers run threads.
 class JobServices {
  public:
-  JobServices()
+  explicit JobServices(const std::string& address)
       : secret_(Secret::generate()),
         secret_fd_(secret_.to_memfd()),
-        store_({.bind = {"127.0.0.1", 0}, .secret = secret_}),
+        store_({.bind = {cluster::is_loopback(address) ? "127.0.0.1" : "", 0}, .secret = secret_}),
+        address_{address, store_.address().port},
         horovod_({.bind = {"127.0.0.1", 0}}) {}
 
-  const cluster::Address& store() const { return store_.address(); }
+  const cluster::Address& store() const { return address_; }
   const cluster::Address& horovod_rendezvous() const { return horovod_.address(); }
+  const Secret& secret() const { return secret_; }
   int secret_fd() const { return secret_fd_.get(); }  // as COHORT_SECRET_FD; valid while this lives
 
  private:
   Secret secret_;
   UniqueFd secret_fd_;
   cluster::StoreServer store_;
+  cluster::Address address_;  // the store's, as tasks see it
   cluster::HorovodRendezvous horovod_;
 };
 

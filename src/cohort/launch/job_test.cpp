@@ -74,13 +74,21 @@ TEST(Hosts, NamesAndSlotsAreRead) {
     EXPECT_THROW(parse_host(bad), InvalidInput) << bad;
 }
 
-TEST(Hosts, ThisMachineIsServedAndOthersAreNot) {
+TEST(Hosts, ThisMachineIsKnownByItsNamesAndAddresses) {
   EXPECT_TRUE(is_this_machine("localhost"));
   EXPECT_TRUE(is_this_machine("127.0.0.1"));
   EXPECT_FALSE(is_this_machine("node1.example"));
-  EXPECT_THROW(require_this_machine({{"node1.example", 4}}, 2), InvalidInput);
-  EXPECT_THROW(require_this_machine({{"localhost", 2}}, 3), InvalidInput);
-  EXPECT_NO_THROW(require_this_machine({{"localhost", std::nullopt}}, 3));
+}
+
+TEST(Hosts, MustHaveSlotsForAllWorkers) {
+  EXPECT_THROW(require_slots({{"localhost", 2}, {"node1", 1}}, 4), InvalidInput);
+  EXPECT_NO_THROW(require_slots({{"localhost", 2}, {"node1", 1}}, 3));
+  EXPECT_NO_THROW(require_slots({{"localhost", 2}, {"node1", std::nullopt}}, 4));
+}
+
+TEST(Hosts, SeeThisMachineAtTheAddressOfTheWayToThem) {
+  EXPECT_EQ(address_towards("127.0.0.1"), "127.0.0.1");
+  EXPECT_THROW(address_towards("no-such-host.invalid"), InvalidInput);
 }
 
 }  // namespace

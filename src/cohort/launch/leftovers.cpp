@@ -83,8 +83,8 @@ void reap_orphans(const std::set<pid_t>& known) {
   }
 }
 
-int end_leftovers(const std::string& job, pid_t spared, Deadline deadline) {
-  const std::string marker = "COHORT_JOB=" + job;
+int end_leftovers(const std::string& job, pid_t spared, Deadline deadline, const char* variable) {
+  const std::string marker = fmt::format("{}={}", variable, job);
   const pid_t self = ::getpid();
   std::set<pid_t> hit;
   while (!deadline.expired()) {

@@ -11,6 +11,8 @@ namespace cohort::launch {
 
 // The name by which a guard shows in the process table (PR_SET_NAME).
 inline constexpr const char* kGuardName = "cohort-guard";
+// The variable that marks a job's processes.
+inline constexpr const char* kJobVariable = "COHORT_JOB";
 
 // Makes the kernel hand this process the children of its tasks whose own parents have ended, so
 // that end_leftovers() finds them whatever they did to their session and environment.
@@ -24,7 +26,9 @@ void reap_orphans(const std::set<pid_t>& known);
 // behind: those that descend from the caller, and those of this user, wherever they are in the
 // process tree, whose environment holds `COHORT_JOB=<job>` (but not the guard of a job that ran
 // inside this one: it has that job to clear away, and then ends). Never the caller, nor `spared`.
-// Returns how many processes it hit. `job` is unique to one run.
-int end_leftovers(const std::string& job, pid_t spared, Deadline deadline);
+// Returns how many processes it hit. `job` is unique to one run. Another `variable` than COHORT_JOB
+// may mark the processes.
+int end_leftovers(const std::string& job, pid_t spared, Deadline deadline,
+                  const char* variable = kJobVariable);
 
 }  // namespace cohort::launch

@@ -36,9 +36,8 @@ struct Prepared {
   const char* program;
   char** arguments;
   char** environment;
-  int output;
+  int input, output, error;
   std::span<DescriptorMove> moves;
-  int null_input;
   int error_pipe;
   const rlimit* file_limit;
   pid_t parent;
@@ -63,9 +62,9 @@ int out_of_the_way(int fd, std::span<const DescriptorMove> moves) {
   ::signal(SIGPIPE, SIG_DFL);  // the launcher ignores it; what nohup ignores stays ignored
   // Not everything that the launcher opens is its own code's to mark close-on-exec.
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-  ::dup2(task.null_input, STDIN_FILENO);
+  ::dup2(task.input, STDIN_FILENO);
   ::dup2(task.output, STDOUT_FILENO);
-  ::dup2(task.output, STDERR_FILENO);
+  ::dup2(task.error, STDERR_FILENO);
   const int error_pipe = out_of_the_way(task.error_pipe, task.moves);
   for (auto& move : task.moves) move.from = out_of_the_way(move.from, task.moves);
   for (const auto& move : task.moves) ::dup2(move.from, move.to);
@@ -124,9 +123,10 @@ pid_t spawn(const SpawnOptions& options) {
       .program = program.c_str(),
       .arguments = argument_pointers.data(),
       .environment = variable_pointers.data(),
+      .input = options.input >= 0 ? options.input : null_input.get(),
       .output = options.output,
+      .error = options.error >= 0 ? options.error : options.output,
       .moves = moves,
-      .null_input = null_input.get(),
       .error_pipe = error_writer.get(),
       .file_limit = options.file_limit ? &*options.file_limit : nullptr,
       .parent = ::getpid(),

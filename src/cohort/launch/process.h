@@ -29,12 +29,14 @@ struct SpawnOptions {
   std::vector<std::string> command;  // not empty
   cluster::Environment environment;  // the whole of it
   int output = -1;                   // becomes standard output and standard error
+  int error = -1;                    // standard error of its own; -1: as the output
+  int input = -1;                    // standard input; -1: /dev/null
   std::vector<InheritedFd> inherited;
   std::optional<rlimit> file_limit;  // RLIMIT_NOFILE of the task
 };
 
-// Starts a program as the leader of its own process group, standard input from /dev/null, default
-// signal handling, nothing inherited but what SpawnOptions names. The kernel kills the process when
+// Starts a program as the leader of its own process group, default signal handling, nothing
+// inherited but what SpawnOptions names. The kernel kills the process when
 // the calling thread ends (PR_SET_PDEATHSIG), so call it from the thread that lives longest.
 // Throws InvalidInput when the program cannot be executed, SystemError when the machine refuses.
 pid_t spawn(const SpawnOptions& options);

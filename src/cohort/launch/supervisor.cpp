@@ -11,7 +11,12 @@
 #include "cohort/base/files.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/launch/control_answers.h"
+#include "cohort/launch/elastic_job.h"
+#include "cohort/launch/job_hosts.h"
+#include "cohort/launch/job_options_json.h"
 #include "cohort/launch/job_services.h"
+#include "cohort/launch/job_words.h"
 #include "cohort/launch/leftovers.h"
 #include "cohort/launch/root_cause.h"
 #include "cohort/launch/task_environment.h"
@@ -31,8 +36,6 @@ constexpr seconds kLeftoverTime{5};
 // How long after the first task's end, and then ever more rarely, the awaited ones are named.
 constexpr milliseconds kFirstReminder{2000};
 constexpr milliseconds kLastReminder{60'000};
-constexpr seconds kQuickPreemption{10};
-constexpr int kMaxQuickPreemptions = 3;
 
 // The signals that the supervisor takes over. A SIGHUP that is ignored (nohup) stays so.
 sigset_t supervised_signals() {
@@ -60,30 +63,14 @@ JobIdentity checked_identity(const JobOptions& options, const cluster::Environme
   return identity;
 }
 
-// Relative where it lies below the current folder.
-std::filesystem::path as_seen_from_here(const std::filesystem::path& path) {
-  std::error_code gone;  // the current folder may have been deleted
-  auto relative = path.lexically_relative(std::filesystem::current_path(gone));
-  return gone || relative.empty() || *relative.begin() == ".." ? path : relative;
+std::filesystem::path current_folder() {
+  std::error_code gone;  // it may have been deleted
+  return std::filesystem::current_path(gone);
 }
 
 void ask_to_stop(TaskProcess& task) {
   task.signal(SIGTERM);
   task.signal(SIGCONT);  // a suspended task could not answer
-}
-
-std::string count(int number, std::string_view noun, std::string_view plural) {
-  return fmt::format("{} {}", number, number == 1 ? noun : plural);
-}
-
-std::string describe_tasks(const JobOptions& options) {
-  std::string text = count(options.workers, "worker", "workers");
-  if (options.chief_name == ChiefName::chief) text += " (the first as chief)";
-  if (options.chief_name == ChiefName::master) text += " (the first as master)";
-  if (options.coordinator) text += ", a coordinator";
-  if (options.ps > 0) text += ", " + count(options.ps, "parameter server", "parameter servers");
-  if (options.evaluator) text += ", an evaluator";
-  return text;
 }
 
 }  // namespace
@@ -92,14 +79,17 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
     : options_(std::move(options)),
       environment_(environment),
       identity_(checked_identity(options_, environment)),
-      folder_(identity_.output),
-      guard_(identity_.job),
+      folder_(identity_.output,
+              options_.resume ? OutputFolder::Earlier::kept : OutputFolder::Earlier::aside),
+      control_path_(ControlSocket::new_path()),
+      guard_(identity_.job, control_path_),
       screen_({.fd = STDOUT_FILENO,
                .colour = ::isatty(STDOUT_FILENO) == 1 && !environment.contains("NO_COLOR"),
                .escape = ::isatty(STDOUT_FILENO) == 1,
                .live = report::is_live_terminal(STDOUT_FILENO),
                .show = options_.show}),
-      task_file_limit_(file_limit()) {
+      task_file_limit_(file_limit()),
+      group_restarts_(options_.max_restarts) {
   adopt_orphans();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);  // whoever ignores it hands that down, and the kernel reaps unseen
@@ -110,6 +100,7 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
   if (!signals_) throw SystemError("cannot listen for signals", errno);
   loop_.add(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signals(); });
 
+  open_control_socket();
   identity_.output = folder_.path();
   if (report::is_live_terminal(STDOUT_FILENO))
     identity_.terminal_columns = report::terminal_columns(STDOUT_FILENO);
@@ -118,34 +109,67 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
              .strategy = options_.strategy,
              .success = options_.success_policy(),
              .launcher_pid = ::getpid(),
+             .folder = current_folder(),
+             .control = control_ ? control_path_ : "",
+             .attempt = options_.resume ? read_earlier_job(folder_.path()).attempt + 1 : 1,
              .max_restarts = options_.max_restarts,
              .task_restarts = options_.task_restarts};
 }
 
 Supervisor::~Supervisor() {
+  elastic_.reset();
+  hosts_.reset();
   tasks_.clear();
   services_.reset();
   ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
 }
 
+void Supervisor::open_control_socket() {
+  auto status = [this] {
+    JobRecord record = record_;
+    record.tasks = task_records();
+    if (elastic_) record.elastic = elastic_->live_record();
+    return to_json(record);
+  };
+  auto scale = [this](int workers) {
+    if (!elastic_)
+      throw InvalidInput(fmt::format("job {} is not elastic: it has {} from start to end",
+                                     identity_.job, describe_tasks(options_)),
+                         {.advice = "Start such a job with: cohort run -n LEAST:MOST --elastic"});
+    return elastic_->scale(workers);
+  };
+  try {
+    control_.emplace(control_path_, loop_, [=](std::string_view line) {
+      return answer_request(line, {status, scale});
+    });
+  } catch (const SystemError& error) {
+    log::warning("{}; cohort status and cohort scale will not reach this job", error.what());
+  }
+}
+
 int Supervisor::run() {
   started_ = std::chrono::steady_clock::now();
   record_.started = utc_timestamp();
-  while (true) {
+  write_options();
+  if (!wait_for_hosts())
+    return stop_signal_ ? conclude(JobState::stopped, 128 + stop_signal_)
+                        : conclude(JobState::failed, 1);
+  for (bool first = true;; first = false) {
     start_attempt();
-    if (record_.attempt == 1 && !options_.quiet)
+    if (first && !options_.quiet)
       log::info("job {}: {}; output in {}", identity_.job, describe_tasks(options_),
                 as_seen_from_here(identity_.output).string());
     wait_for_attempt();
     end_attempt();
     if (stop_signal_) return conclude(JobState::stopped, 128 + stop_signal_);
     if (succeeded_) return conclude(JobState::succeeded, 0);
+    if (failures_.empty()) return conclude(JobState::failed, 1);
     TaskRecord cause = choose_root_cause(failures_);
     if (hangup_forwarded_ && cause.exit->signal == SIGHUP) {
       stop_signal_ = SIGHUP;  // it was told to stop; it did not fail
       return conclude(JobState::stopped, 128 + SIGHUP);
     }
-    if (stop_requested_ || !should_restart(cause)) {
+    if (stop_requested_ || elastic_ || !group_restarts_.on_failure(cause, record_.attempt)) {
       record_.root_cause = cause;
       return conclude(JobState::failed, cause.exit->shell_code());
     }
@@ -159,25 +183,33 @@ void Supervisor::start_attempt() {
   phase_ = Phase::running;
   succeeded_ = services_stopped_ = false;
   failures_.clear();
+  elastic_.reset();
   tasks_.clear();
   ports_.release_all();
-  services_ = std::make_unique<JobServices>();
+  services_ = std::make_unique<JobServices>(identity_.address);
   identity_.store = services_->store();
-  identity_.horovod_rendezvous = services_->horovod_rendezvous();
+  if (cluster::is_loopback(identity_.address))
+    identity_.horovod_rendezvous = services_->horovod_rendezvous();
+  planner_.emplace(options_, identity_, record_.attempt, ports_, environment_);
   std::error_code ignored;  // what the folder lacks costs log lines, not the job
   std::filesystem::create_directories(folder_.logs(), ignored);
   std::vector<cluster::TaskId> ids;
-  for (auto& planned : make_plan(options_, identity_, record_.attempt, ports_, environment_)) {
+  for (auto& planned : planner_->all()) {
     ids.push_back(planned.role.task);
     tasks_.push_back(std::make_unique<TaskProcess>(
         std::move(planned), record_.attempt, options_.task_restarts > 0, loop_, screen_, guard_));
   }
   outcome_.emplace(ids, options_.success_policy());
   lone_restarts_.emplace(options_.task_restarts);
+  if (options_.elastic) prepare_elastic();
   write_record();  // "starting" or "restarting": whoever looks now sees which tasks are to come
   try {
-    for (auto& task : tasks_) task->start(start_options());
+    if (elastic_)
+      elastic_->start();
+    else
+      for (auto& task : tasks_) task->start(start_options());
   } catch (...) {
+    elastic_.reset();
     tasks_.clear();
     end_leftovers();
     record_.state = JobState::failed;
@@ -192,14 +224,18 @@ void Supervisor::start_attempt() {
 StartOptions Supervisor::start_options() const {
   return {.program = identity_.program,
           .secret = services_->secret_fd(),
-          .file_limit = task_file_limit_};
+          .file_limit = task_file_limit_,
+          .grace = options_.grace};
 }
 
 void Supervisor::wait_for_attempt() {
-  while (any_alive(true) || any_alive(false)) loop_.run_once(Deadline::never());
+  // Between the death of the last worker and its new start nobody of an elastic job lives.
+  while (any_alive(true) || any_alive(false) || (elastic_ && phase_ == Phase::running))
+    loop_.run_once(Deadline::never());
 }
 
 void Supervisor::end_attempt() {
+  hosts_.reset();  // only elastic jobs have them, and those have one attempt
   for (auto* timer : {&kill_timer_, &straggler_timer_}) loop_.cancel(std::exchange(*timer, 0));
   // Children that left their task's process group.
   if (int hit = end_leftovers(); hit > 0)
@@ -242,6 +278,7 @@ void Supervisor::on_termination_request(int signal) {
 }
 
 void Supervisor::check_tasks() {
+  if (elastic_) elastic_->tell_deaths();
   bool changed = false;
   for (auto& task : tasks_) {
     switch (task->check()) {
@@ -263,6 +300,7 @@ void Supervisor::check_tasks() {
     changed = true;
   }
   std::set<pid_t> known{guard_.pid()};
+  if (hosts_ && hosts_->script() > 0) known.insert(hosts_->script());
   for (const auto& task : tasks_)
     if (task->alive()) known.insert(task->record().pid);
   reap_orphans(known);
@@ -280,6 +318,8 @@ void Supervisor::on_task_exit(TaskProcess& task) {
   const ExitStatus& status = *task.record().exit;
   if (status.shell_code() == 128 + SIGKILL)  // also when a shell around the program says so
     task.record().memory_evidence = oom_.evidence(task.record().pid);
+  if (hosts_) hosts_->leave(task.id());
+  if (elastic_) return elastic_->on_exit(task);
   if (start_again_alone(task)) return;
   switch (outcome_->on_exit(task.id(), status)) {
     case Outcome::Verdict::running:
@@ -350,6 +390,7 @@ void Supervisor::begin_stop() {
   if (phase_ == Phase::stopping) return;
   phase_ = Phase::stopping;
   record_.state = JobState::stopping;
+  if (elastic_) elastic_->stop();
   for (auto& task : tasks_) {
     if (!is_service(task->id().type)) ask_to_stop(*task);
   }
@@ -403,25 +444,6 @@ void Supervisor::remind_of_stragglers(milliseconds delay) {
   });
 }
 
-bool Supervisor::should_restart(const TaskRecord& cause) {
-  if (is_preemption(*cause.exit)) {
-    quick_preemptions_ = cause.ran_for < kQuickPreemption ? quick_preemptions_ + 1 : 0;
-    if (quick_preemptions_ <= kMaxQuickPreemptions) {
-      log::info("{} was preempted ({}); starting attempt {}, which is not counted as a restart",
-                to_string(cause.id), to_string(*cause.exit), record_.attempt + 1);
-      return true;
-    }
-    log::warning("{} ended as if preempted {} times in a row, each within {} s: that is a failure",
-                 to_string(cause.id), quick_preemptions_, kQuickPreemption.count());
-  }
-  if (charged_restarts_ >= options_.max_restarts) return false;
-  ++charged_restarts_;
-  log::info("{}", summary_line(cause));
-  log::info("starting attempt {} (restart {} of {})", record_.attempt + 1, charged_restarts_,
-            options_.max_restarts);
-  return true;
-}
-
 int Supervisor::conclude(JobState state, int exit_code) {
   record_.state = state;
   record_.exit_code = exit_code;
@@ -438,8 +460,10 @@ int Supervisor::conclude(JobState state, int exit_code) {
                 signal_name(stop_signal_), duration, folder_.logs().string());
       break;
     default:
-      log::error("job {} failed after {:.1f} s", identity_.job, duration);
-      log::write_report(root_cause_report(*record_.root_cause, task_records()));
+      log::error("job {} failed after {:.1f} s{}", identity_.job, duration,
+                 record_.failure.empty() ? "" : ": " + record_.failure);
+      if (record_.root_cause)
+        log::write_report(root_cause_report(*record_.root_cause, task_records()));
   }
   return exit_code;
 }
@@ -450,10 +474,22 @@ std::vector<TaskRecord> Supervisor::task_records() const {
   return records;
 }
 
+void Supervisor::write_options() {
+  JobOptions options = options_;
+  options.output = folder_.path();
+  options.resume = false;
+  write(folder_.path() / kJobOptionsFile, to_json(options));
+}
+
 void Supervisor::write_record() {
   record_.tasks = task_records();
+  if (elastic_) record_.elastic = elastic_->record();
+  write(folder_.record(), to_json(record_));
+}
+
+void Supervisor::write(const std::filesystem::path& path, const std::string& text) {
   try {
-    write_file_atomically(folder_.record(), to_json(record_));
+    write_file_atomically(path, text);
     record_failed_ = false;
   } catch (const SystemError& error) {
     if (!record_failed_) log::warning("{}; the job goes on", error.what());

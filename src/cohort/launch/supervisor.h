@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "cohort/base/event_loop.h"
+#include "cohort/launch/control_socket.h"
+#include "cohort/launch/group_restarts.h"
 #include "cohort/launch/job.h"
 #include "cohort/launch/job_record.h"
 #include "cohort/launch/lone_restarts.h"
@@ -17,6 +19,8 @@
 
 namespace cohort::launch {
 
+class ElasticJob;
+class JobHosts;
 class JobServices;
 
 // Runs one job on this machine from start to end: starts the tasks, relays their output, watches
@@ -43,7 +47,11 @@ class Supervisor {
  private:
   enum class Phase { running, settling, stopping };
 
+  void open_control_socket();
+  bool wait_for_hosts();
   void start_attempt();
+  void prepare_elastic();
+  bool start_elastic(TaskProcess& task);
   StartOptions start_options() const;
   void wait_for_attempt();
   void end_attempt();
@@ -61,32 +69,40 @@ class Supervisor {
 
   bool any_alive(bool services) const;
   void remind_of_stragglers(std::chrono::milliseconds delay);
-  bool should_restart(const TaskRecord& cause);
   int conclude(JobState state, int exit_code);
+  void write_options();
   void write_record();
+  void write(const std::filesystem::path& path, const std::string& text);
   std::vector<TaskRecord> task_records() const;
 
   JobOptions options_;
   cluster::Environment environment_;
   JobIdentity identity_;
   OutputFolder folder_;
+  std::filesystem::path control_path_;
   Guard guard_;
   EventLoop loop_;
   sigset_t old_mask_;
   UniqueFd signals_;
+  std::optional<ControlSocket> control_;
   std::unique_ptr<JobServices> services_;
   Screen screen_;
   OomWatch oom_;
   PortReservation ports_;
   std::optional<rlimit> task_file_limit_;
+  GroupRestarts group_restarts_;
 
   JobRecord record_;
-  bool record_failed_ = false;  // a warning about job.json has been given
+  bool record_failed_ = false;  // a warning about the folder has been given
+
+  std::unique_ptr<JobHosts> hosts_;  // of an elastic job that names some
 
   // The attempt that runs now.
+  std::optional<Planner> planner_;
   std::vector<std::unique_ptr<TaskProcess>> tasks_;
   std::optional<Outcome> outcome_;
   std::optional<LoneRestarts> lone_restarts_;
+  std::unique_ptr<ElasticJob> elastic_;
   Phase phase_ = Phase::running;
   bool succeeded_ = false;
   bool services_stopped_ = false;
@@ -98,8 +114,6 @@ class Supervisor {
   bool stop_requested_ = false;  // by INT or TERM
   bool hangup_forwarded_ = false;
   int stop_signal_ = 0;  // the signal that ended the job; 0 when it ended otherwise
-  int charged_restarts_ = 0;
-  int quick_preemptions_ = 0;  // in a row
   std::chrono::steady_clock::time_point started_;
 };
 

@@ -11,6 +11,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/log.h"
+#include "cohort/cluster/cohort_env.h"
 #include "cohort/launch/root_cause.h"
 
 namespace cohort::launch {
@@ -18,10 +19,19 @@ namespace {
 
 constexpr int kPipeBytes = 256 * 1024;         // lets a burst of output pass without a stall
 constexpr size_t kBytesPerTurn = 1024 * 1024;  // then the other tasks get theirs
+constexpr int kRemoteShellFailed = 255;        // ssh's own code: no connection, or none any more
 
 ExitStatus from_siginfo(const siginfo_t& info) {
   if (info.si_code == CLD_EXITED) return {.code = info.si_status};
   return {.signal = info.si_status};
+}
+
+// What `cohort host-task` says of a program's end, which no remote shell could carry otherwise.
+ExitStatus from_host_task(const ExitStatus& status) {
+  constexpr int kSignalCode = 128;
+  if (status.code > kSignalCode && status.code < kSignalCode + NSIG)
+    return {.signal = status.code - kSignalCode};
+  return status;
 }
 
 }  // namespace
@@ -39,7 +49,7 @@ TaskProcess::TaskProcess(PlannedTask plan, int attempt, bool keeps, EventLoop& l
         last_lines_.add(line.text, line.is_redraw);
       }) {
   using Content = KeepMemoryOwner::Content;
-  if (keeps)
+  if (keeps && !is_remote())
     keep_.emplace(id().type == cluster::TaskType::ps ? Content::mark_and_state : Content::mark);
 }
 
@@ -49,6 +59,7 @@ TaskProcess::~TaskProcess() {
 }
 
 void TaskProcess::kill_and_reap() {
+  link_.reset();
   if (!alive()) return;
   kill_group(record_.pid, SIGKILL);
   guard_.forget(record_.pid);
@@ -65,29 +76,74 @@ void TaskProcess::start(const StartOptions& options) {
   UniqueFd writer(fds[1]);
   ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(output_.get(), F_SETPIPE_SZ, kPipeBytes);  // a refusal leaves the default size
-  std::vector<InheritedFd> inherited{{options.secret, TaskFd::secret}};
-  if (keep_) inherited.push_back({keep_->mark(), TaskFd::restart_mark});
-  if (keep_ && keep_->state() >= 0) inherited.push_back({keep_->state(), TaskFd::keep_state});
+  UniqueFd input;                                    // of a remote shell
+  SpawnOptions process = is_remote() ? on_its_host(options, input) : as_planned(options);
+  process.output = writer.get();
+  process.file_limit = options.file_limit;
   started_ = std::chrono::steady_clock::now();
-  record_.pid = spawn({.program = options.program,
-                       .command = plan_.command,
-                       .environment = plan_.environment,
-                       .output = writer.get(),
-                       .inherited = std::move(inherited),
-                       .file_limit = options.file_limit});
+  record_.pid = spawn(process);
   guard_.watch(record_.pid);
   loop_.add(output_.get(), EPOLLIN, [this](std::uint32_t) { read_output(); });
   record_.started = utc_timestamp();
 }
 
+SpawnOptions TaskProcess::as_planned(const StartOptions& options) const {
+  std::vector<InheritedFd> inherited{{options.secret, TaskFd::secret}};
+  if (keep_) inherited.push_back({keep_->mark(), TaskFd::restart_mark});
+  if (keep_ && keep_->state() >= 0) inherited.push_back({keep_->state(), TaskFd::keep_state});
+  return {.program = options.program,
+          .command = plan_.command,
+          .environment = plan_.environment,
+          .inherited = std::move(inherited)};
+}
+
+SpawnOptions TaskProcess::on_its_host(const StartOptions& options, UniqueFd& input) {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0)
+    throw SystemError(fmt::format("cannot create the input pipe of {}", to_string(id())), errno);
+  input.reset(fds[0]);
+  UniqueFd writer(fds[1]);
+  std::error_code gone;
+  RemoteTask task{.name = to_string(id()),
+                  .command = plan_.command,
+                  .environment = plan_.added,
+                  .removed = plan_.removed,
+                  .tasks_on_host = plan_.role.local_size,
+                  .folder = std::filesystem::current_path(gone),
+                  .grace = options.grace,
+                  .secret = Secret::from_fd(options.secret)};
+  if (gone)
+    throw InvalidInput("the current folder, in which tasks on other hosts would run, is gone",
+                       {.advice = "Start the job in a folder that every host has."});
+  for (const char* name : {kRestartMarkVariable, kKeepStateVariable})
+    task.environment.erase(name);  // memory that this machine keeps
+  link_.emplace(std::move(writer), to_line(task));
+  return {.program = find_program(plan_.remote_command.front(),
+                                  plan_.environment.find_value("PATH").value_or("/usr/bin:/bin")),
+          .command = plan_.remote_command,
+          .environment = plan_.environment,
+          .input = input.get()};
+}
+
+void TaskProcess::replan(PlannedTask plan) {
+  COHORT_CHECK(!alive(), "{} runs already", to_string(id()));
+  plan_ = std::move(plan);
+  record_.host = plan_.host;
+}
+
 void TaskProcess::start_again(const StartOptions& options) {
   const TaskRecord last = record_;
   record_.exit.reset();
+  record_.suspended_by = 0;
   record_.pid = -1;
   record_.ended.clear();
   record_.memory_evidence.clear();
   record_.last_lines.clear();
   ++record_.restarts;
+  if (plan_.role.elastic) {
+    plan_.role.incarnation = record_.restarts;
+    cluster::write_cohort_env(plan_.role, is_remote() ? plan_.added : plan_.environment);
+  }
   try {
     start(options);
   } catch (...) {
@@ -98,8 +154,9 @@ void TaskProcess::start_again(const StartOptions& options) {
   }
   last_lines_ = {};
   write_log(fmt::format("{}--- cohort: pid {} {}; started again alone as pid {} (restart {}) ---\n",
-                        log_ends_with_a_line_ ? "" : "\n", last.pid, how_it_ended(last),
-                        record_.pid, record_.restarts));
+                        log_ends_with_a_line_ ? "" : "\n", last.pid,
+                        last.exit->success() ? "ended" : how_it_ended(last), record_.pid,
+                        record_.restarts));
 }
 
 void TaskProcess::read_output() {
@@ -143,14 +200,11 @@ void TaskProcess::write_log(std::string_view bytes) {
 TaskProcess::Change TaskProcess::check() {
   if (!alive()) return Change::none;
   auto pid = static_cast<id_t>(record_.pid);
-  siginfo_t info{};
-  // WNOWAIT leaves the dead leader in the process table: its number cannot be given to a stranger
-  // before the rest of its group has been killed.
-  if (::waitid(P_PID, pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
-    finish(from_siginfo(info));
+  if (auto exit = peek_exit()) {
+    finish(*exit);
     return Change::exited;
   }
-  info = {};
+  siginfo_t info{};
   if (::waitid(P_PID, pid, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid != 0) {
     record_.suspended_by = info.si_code == CLD_STOPPED ? info.si_status : 0;
     return record_.suspended_by ? Change::suspended : Change::resumed;
@@ -158,7 +212,30 @@ TaskProcess::Change TaskProcess::check() {
   return Change::none;
 }
 
+std::optional<ExitStatus> TaskProcess::peek_exit() const {
+  auto status = peek_process();
+  return status && is_remote() ? from_host_task(*status) : status;
+}
+
+bool TaskProcess::may_still_run() const {
+  if (!is_remote()) return false;
+  auto status = peek_process();
+  return status && (status->signal != 0 || status->code == kRemoteShellFailed);
+}
+
+std::optional<ExitStatus> TaskProcess::peek_process() const {
+  if (!alive()) return std::nullopt;
+  siginfo_t info{};
+  // WNOWAIT leaves the dead leader in the process table: its number cannot be given to a stranger
+  // before the rest of its group has been killed.
+  if (::waitid(P_PID, static_cast<id_t>(record_.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+      info.si_pid == 0)
+    return std::nullopt;
+  return from_siginfo(info);
+}
+
 void TaskProcess::finish(const ExitStatus& status) {
+  link_.reset();
   kill_group(record_.pid, SIGKILL);
   guard_.forget(record_.pid);
   rusage usage{};
@@ -173,12 +250,16 @@ void TaskProcess::finish(const ExitStatus& status) {
   record_.ended = utc_timestamp();
   record_.ran_for = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::steady_clock::now() - started_);
-  record_.peak_memory_kib = std::max(record_.peak_memory_kib, usage.ru_maxrss);
+  if (!is_remote())  // else the remote shell's
+    record_.peak_memory_kib = std::max(record_.peak_memory_kib, usage.ru_maxrss);
   record_.last_lines = last_lines_.lines();
 }
 
 void TaskProcess::signal(int number) {
-  if (alive()) kill_group(record_.pid, number);
+  if (!alive()) return;
+  if (link_) link_->signal(number);
+  // A remote shell gets KILL alone: its host may be out of reach, and notices that it is gone.
+  if (!link_ || number == SIGKILL) kill_group(record_.pid, number);
 }
 
 }  // namespace cohort::launch

@@ -9,6 +9,8 @@
 #include "cohort/launch/guard.h"
 #include "cohort/launch/line_splitter.h"
 #include "cohort/launch/plan.h"
+#include "cohort/launch/process.h"
+#include "cohort/launch/remote_task.h"
 #include "cohort/launch/screen.h"
 #include "cohort/launch/task_log.h"
 #include "cohort/launch/task_record.h"
@@ -19,9 +21,11 @@ struct StartOptions {
   std::filesystem::path program;
   int secret = -1;  // the job's, to be inherited
   std::optional<rlimit> file_limit;
+  std::chrono::milliseconds grace{5000};  // for a task on another host that loses the launcher
 };
 
-// One task while it runs: its process, the pipe that its output comes through, its log file.
+// One task while it runs: its process, the pipe that its output comes through, its log file. The
+// process of a task on another host is the remote shell here, which ends as the program there does.
 // Confined to the launcher's main thread. The destructor kills and reaps a process that is still
 // there.
 class TaskProcess {
@@ -34,11 +38,15 @@ class TaskProcess {
   TaskProcess& operator=(const TaskProcess&) = delete;
   ~TaskProcess();
 
+  // While it does not run: it is to run so from now on, perhaps on another host. The log stays.
+  void replan(PlannedTask plan);
+
   // From here on the loop brings the output to the screen and the log. Throws what spawn() throws.
   void start(const StartOptions& options);
 
-  // For a task that was killed: runs it anew with the same plan and what it kept. Its log goes on
-  // behind a line that says so. Throws what spawn() throws, and then has changed nothing.
+  // For a task that has ended: runs it anew with the same plan, its incarnation apart, and what it
+  // kept. Its log goes on behind a line that says so. Throws what spawn() throws, and then has
+  // changed nothing.
   void start_again(const StartOptions& options);
   // What it last said (keep_memory.h).
   bool wants_to_be_started_again() const { return keep_ && keep_->restart_allowed(); }
@@ -46,6 +54,7 @@ class TaskProcess {
   const cluster::TaskId& id() const { return record_.id; }
   const TaskRecord& record() const { return record_; }
   TaskRecord& record() { return record_; }
+  bool is_remote() const { return !plan_.remote_command.empty(); }
   bool alive() const { return record_.pid > 0 && !record_.exit; }
 
   enum class Change { none, suspended, resumed, exited };
@@ -53,9 +62,18 @@ class TaskProcess {
   // process and its children left behind has been killed and the output has been read.
   Change check();
 
-  void signal(int number);  // to the whole process group
+  // How the process has ended, when it has and check() has not said so yet. Costs a system call.
+  std::optional<ExitStatus> peek_exit() const;
+  // Of a task on another host, before check() has said that it ended: the remote shell here has
+  // ended without the program's own word, so that the program may go on until it misses us.
+  bool may_still_run() const;
+
+  void signal(int number);  // to the whole process group, on whatever host
 
  private:
+  SpawnOptions as_planned(const StartOptions& options) const;
+  SpawnOptions on_its_host(const StartOptions& options, UniqueFd& input);
+  std::optional<ExitStatus> peek_process() const;
   void finish(const ExitStatus& status);
   void read_output();  // what the pipe holds now, kBytesPerTurn at most
   void close_output();
@@ -74,6 +92,7 @@ class TaskProcess {
   LastLines last_lines_;
   LineSplitter splitter_;
   UniqueFd output_;
+  std::optional<RemoteLink> link_;  // of a task on another host
   std::chrono::steady_clock::time_point started_;
 };
 

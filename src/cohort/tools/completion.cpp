@@ -7,25 +7,37 @@
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/tools/command_line.h"
+#include "cohort/tools/ledger_command.h"
+#include "cohort/tools/resume_command.h"
 #include "cohort/tools/run_command.h"
+#include "cohort/tools/scale_command.h"
+#include "cohort/tools/status_command.h"
 
 namespace cohort::tools {
 namespace {
 
-constexpr const char* kCommands = "run bench tune doctor completion";
+constexpr const char* kCommands = "run status scale resume ledger bench tune doctor completion";
 constexpr const char* kTopOptions = "--help --version";
 constexpr const char* kDoctorOptions = "--help --json";
 constexpr const char* kTuneOptions = "--help --output --ranks";
 constexpr const char* kShells = "bash zsh fish";
 
-std::string run_options() {
-  RunArguments arguments;
-  CLI::App app("", "run");
-  declare_run_options(app, arguments);
+// The options that `declare` declares, as words.
+template <typename Arguments>
+std::string options_of(void (*declare)(CLI::App&, Arguments&)) {
+  Arguments arguments;
+  CLI::App app;
+  declare(app, arguments);
   std::string text;
   for (const auto& name : long_option_names(app)) text += (text.empty() ? "--" : " --") + name;
   return text;
 }
+
+std::string run_options() { return options_of(declare_run_options); }
+std::string status_options() { return options_of(declare_status_options); }
+std::string scale_options() { return options_of(declare_scale_options); }
+std::string resume_options() { return options_of(declare_resume_options); }
+std::string ledger_options() { return options_of(declare_ledger_options); }
 
 // For each option with a few possible words: "      --layout) words="separate colocated" ;;".
 std::string choice_cases() {
@@ -44,7 +56,7 @@ std::string choice_cases() {
 }
 
 // Words behind `--` are the program's own: files and commands complete there.
-constexpr const char* kBash = R"(_cohort() {{
+constexpr const char* kBash = R"bash(_cohort() {{
   local word=${{COMP_WORDS[COMP_CWORD]}} index
   for ((index = 1; index < COMP_CWORD; index++)); do
     if [[ ${{COMP_WORDS[index]}} == -- ]]; then
@@ -53,12 +65,16 @@ constexpr const char* kBash = R"(_cohort() {{
     fi
   done
   case ${{COMP_WORDS[COMP_CWORD - 1]}} in
-{choices}    --config|--hostfile|--output) COMPREPLY=($(compgen -f -- "$word")); return ;;
+{choices}    --config|--hostfile|--host-discovery-script|--output) COMPREPLY=($(compgen -f -- "$word")); return ;;
   esac
-  local choices="{commands} {top}"
+  local choices="{commands} {top}" jobs="latest $(command ls cohort-output 2>/dev/null)"
   if ((COMP_CWORD > 1)); then
     case ${{COMP_WORDS[1]}} in
       run) choices="{run}" ;;
+      status) choices="{status} $jobs" ;;
+      scale) choices="{scale} $jobs" ;;
+      resume) choices="{resume} $jobs" ;;
+      ledger) choices="verify show {ledger} $jobs" ;;
       doctor) choices="{doctor}" ;;
       tune) choices="{tune}" ;;
       completion) choices="{shells}" ;;
@@ -67,12 +83,14 @@ constexpr const char* kBash = R"(_cohort() {{
   COMPREPLY=($(compgen -W "$choices" -- "$word"))
 }}
 complete -F _cohort cohort
-)";
+)bash";
 
 std::string bash() {
   return fmt::format(fmt::runtime(kBash), fmt::arg("commands", kCommands),
                      fmt::arg("choices", choice_cases()), fmt::arg("top", kTopOptions),
-                     fmt::arg("run", run_options()), fmt::arg("doctor", kDoctorOptions),
+                     fmt::arg("run", run_options()), fmt::arg("status", status_options()),
+                     fmt::arg("scale", scale_options()), fmt::arg("resume", resume_options()),
+                     fmt::arg("ledger", ledger_options()), fmt::arg("doctor", kDoctorOptions),
                      fmt::arg("tune", kTuneOptions), fmt::arg("shells", kShells));
 }
 
@@ -88,6 +106,10 @@ std::string fish() {
                           option.substr(2));
   };
   add("run", run_options());
+  add("status", status_options());
+  add("scale", scale_options());
+  add("resume", resume_options());
+  add("ledger", ledger_options());
   add("doctor", kDoctorOptions);
   add("tune", kTuneOptions);
   return text +

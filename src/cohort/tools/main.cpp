@@ -17,7 +17,12 @@
 #include "cohort/tools/bench_command.h"
 #include "cohort/tools/completion.h"
 #include "cohort/tools/doctor.h"
+#include "cohort/tools/host_task_command.h"
+#include "cohort/tools/ledger_command.h"
+#include "cohort/tools/resume_command.h"
 #include "cohort/tools/run_command.h"
+#include "cohort/tools/scale_command.h"
+#include "cohort/tools/status_command.h"
 #include "cohort/tools/tune_command.h"
 
 namespace cohort::tools {
@@ -28,7 +33,11 @@ constexpr const char* kHelp = R"help(cohort: distributed deep-learning training 
 Usage: cohort COMMAND [options]
 
 Commands:
-  run         start, watch and end a distributed job on this machine
+  run         start, watch and end a distributed job
+  status      show what a job does now, or how it ended
+  scale       give a running elastic job another number of workers
+  resume      go on with a job whose launcher died
+  ledger      prove or show which samples entered which update
   bench       measure this machine: cohort bench collective
   tune        measure the collective algorithms here and write which to use
   doctor      check this machine and say what is wrong and how to mend it
@@ -41,6 +50,7 @@ Options:
 Examples:
   cohort run -n 4 -- ./train --epochs 3
   cohort run -n 2 -- python3 ddp.py
+  cohort run -n 2:8 --elastic -- ./train --epochs 3
   cohort doctor
   eval "$(cohort completion bash)"
 )help";
@@ -50,9 +60,14 @@ using Words = std::vector<std::string>;
 int dispatch(const Words& all) {
   const std::map<std::string, std::function<int(const Words&, const Words&)>> commands = {
       {"run", run_command},
+      {"status", status_command},
+      {"scale", scale_command},
+      {"resume", resume_command},
+      {"ledger", ledger_command},
       {"bench", bench_command},
       {"tune", tune_command},
       {"doctor", doctor_command},
+      {"host-task", host_task_command},
       {"completion", completion_command}};
   if (all.empty()) {
     std::cerr << kHelp;

@@ -10,6 +10,7 @@
 #include "cohort/launch/plan.h"
 #include "cohort/launch/supervisor.h"
 #include "cohort/tools/command_line.h"
+#include "cohort/tools/host_options.h"
 
 namespace cohort::tools {
 namespace {
@@ -32,6 +33,8 @@ Examples:
       TensorFlow's ParameterServerStrategy: a chief, two workers, one parameter server
   cohort run -n 4 --layout colocated --chief-name master -- python3 estimator.py
       master/0, worker/0..2 and a parameter server beside each
+  cohort run -n 2:8 --elastic -- ./train --epochs 3
+      eight workers; goes on with any two or more of them, and starts those that die again
   cohort run --config job.toml --dry-run
       what a job file would start, with every task's environment
 
@@ -87,9 +90,7 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
   app.option_defaults()->take_last();
 
   app.set_help_flag("-h,--help", "This text");
-  app.add_option("-n,--workers", job.workers, "Tasks that train [1]")
-      ->type_name("N")
-      ->group("Tasks");
+  declare_elastic_options(app, job, arguments.elastic);
   app.add_option("--ps", job.ps, "Parameter servers [0]")->type_name("N")->group("Tasks");
   app.add_flag("--evaluator", job.evaluator, "Add an evaluator")->group("Tasks");
   add_choice<ChiefName, ChiefName>(
@@ -109,25 +110,7 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
   app.add_option("--strategy", job.strategy, "Distribution strategy, told to Cohort's programs")
       ->type_name("NAME")
       ->group("Tasks");
-  app.add_option_function<std::vector<std::string>>(
-         "--hosts",
-         [&job](const std::vector<std::string>& names) {
-           for (const auto& name : names) job.hosts.push_back(launch::parse_host(name));
-         },
-         "Machines, as in node1:4,node2:4 (only this machine for now)")
-      ->delimiter(',')
-      ->take_all()
-      ->type_name("HOST[:SLOTS]")
-      ->group("Tasks");
-  app.add_option_function<std::string>(
-         "--hostfile",
-         [&job](const std::string& path) {
-           auto hosts = launch::read_hostfile(path);
-           job.hosts.insert(job.hosts.end(), hosts.begin(), hosts.end());
-         },
-         "A file with one host a line")
-      ->type_name("FILE")
-      ->group("Tasks");
+  declare_host_options(app, job);
 
   app.add_option("--output", job.output, "Folder for logs and job.json [cohort-output/<job id>]")
       ->type_name("DIR")
@@ -156,10 +139,6 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
          },
          "Seconds between TERM and KILL [5]")
       ->type_name("S")
-      ->group("Ending");
-  app.add_option("--max-restarts", job.max_restarts,
-                 "Start the whole group again after a failure, at most N times [0]")
-      ->type_name("N")
       ->group("Ending");
   app.add_option("--task-restarts", job.task_restarts,
                  "Start a killed task that can go on alone again, at most N times; 0: never [3]")
@@ -247,6 +226,7 @@ int run_command(const std::vector<std::string>& words, const std::vector<std::st
   }
   JobOptions& job = arguments.job;
   if (!program.empty()) job.command = program;
+  apply(arguments.elastic, job);
   launch::settle(job);
   auto environment = cluster::Environment::of_this_process();
   if (arguments.dry_run) {

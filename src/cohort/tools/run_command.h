@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cohort/launch/job.h"
+#include "cohort/tools/elastic_options.h"
 
 namespace CLI {
 class App;
@@ -14,6 +15,7 @@ namespace cohort::tools {
 // What the command line of `cohort run` asks for.
 struct RunArguments {
   launch::JobOptions job;
+  ElasticArguments elastic;
   std::string config;
   bool dry_run = false;
 };

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "cohort/launch/job.h"
+
+namespace CLI {
+class App;
+}
+
+namespace cohort::tools {
+
+// Declares the options of `cohort run` about hosts; parsing writes into `job`, which must outlive
+// `app`.
+void declare_host_options(CLI::App& app, launch::JobOptions& job);
+
+}  // namespace cohort::tools

@@ -1,0 +1,71 @@
+#include "cohort/tools/job_connection.h"
+
+#include "cohort/base/error.h"
+#include "cohort/base/files.h"
+#include "cohort/launch/control_client.h"
+#include "cohort/launch/job_record.h"
+
+namespace cohort::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json read_record(const std::filesystem::path& output) {
+  const auto path = output / launch::OutputFolder::kRecord;
+  auto record = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  if (!record.is_object() || !record.contains("job") || !record.contains("state"))
+    throw InvalidInput(fmt::format("'{}' is not the record of a job", path.string()),
+                       {.advice = "Name the output folder of a job."});
+  return record;
+}
+
+std::string text_of(const ordered_json& record, const char* key) {
+  const auto found = record.find(key);
+  return found != record.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+ordered_json ask(const std::string& socket, const ordered_json& what, Deadline deadline) {
+  auto answer = ordered_json::parse(launch::ask_launcher(socket, what.dump(), deadline), nullptr,
+                                    /*allow_exceptions=*/false);
+  if (!answer.is_object() || !answer.contains("ok"))
+    throw PeerError(fmt::format("what answers at '{}' is not the launcher of a job", socket));
+  return answer;
+}
+
+}  // namespace
+
+KnownJob look_at_job(const std::filesystem::path& output, Deadline deadline) {
+  KnownJob job{.record = read_record(output)};
+  const std::string socket = text_of(job.record, "control");
+  const bool has_ended = !text_of(job.record, "ended").empty();
+  if (socket.empty() || has_ended) return job;
+  try {
+    const ordered_json answer = ask(socket, {{"command", "status"}}, deadline);
+    if (text_of(answer.at("status"), "job") != text_of(job.record, "job")) return job;
+    job.record = answer.at("status");
+    job.launcher_answers = true;
+  } catch (const PeerError&) {  // gone meanwhile, or killed: the record is what there is
+    job.record = read_record(output);
+  }
+  return job;
+}
+
+ordered_json request(const std::filesystem::path& output, const ordered_json& what,
+                     Deadline deadline) {
+  const ordered_json record = read_record(output);
+  const std::string job = text_of(record, "job");
+  if (!text_of(record, "ended").empty())
+    throw InvalidInput(fmt::format("job {} has ended ({})", job, text_of(record, "state")));
+  ordered_json answer;
+  try {
+    answer = ask(text_of(record, "control"), what, deadline);
+  } catch (const PeerError& error) {
+    throw InvalidInput(
+        fmt::format("the launcher of job {} does not answer: {}", job, error.message()),
+        {.advice = "See: cohort status " + output.string()});
+  }
+  if (answer.at("ok") != true) throw InvalidInput(text_of(answer, "message"));
+  return answer;
+}
+
+}  // namespace cohort::tools

@@ -1,0 +1,132 @@
+#include "cohort/tools/resume_command.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/error.h"
+#include "cohort/base/files.h"
+#include "cohort/base/log.h"
+#include "cohort/base/unique_fd.h"
+#include "cohort/cluster/environment.h"
+#include "cohort/launch/job_options_json.h"
+#include "cohort/launch/job_record.h"
+#include "cohort/launch/leftovers.h"
+#include "cohort/launch/supervisor.h"
+#include "cohort/tools/command_line.h"
+#include "cohort/tools/find_job.h"
+
+namespace cohort::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kLeftoverTime{10};
+
+constexpr const char* kExamples = R"(
+Examples:
+  cohort resume latest
+      the newest job under ./cohort-output, after its launcher or the machine died
+  cohort resume runs/big
+      the job whose output folder is runs/big
+
+The job goes on from its newest checkpoint, with the options that it was started with. What trained
+after that checkpoint is done again: cohort ledger verify shows which steps.
+)";
+
+class ResumeFormatter : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App*, std::string) const override {
+    return "Usage: cohort resume JOB\n";
+  }
+};
+
+struct Record {
+  std::string job, state;
+  long launcher = 0;
+  fs::path folder;  // where it was started
+};
+
+Record read_record(const fs::path& output) {
+  const fs::path path = output / launch::OutputFolder::kRecord;
+  const auto json = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  try {
+    return {.job = json.at("job"),
+            .state = json.at("state"),
+            .launcher = json.at("launcher_pid"),
+            .folder = json.at("folder").is_string() ? json.at("folder").get<std::string>() : ""};
+  } catch (const nlohmann::json::exception&) {
+    throw InvalidInput(
+        fmt::format("'{}' is not the record of a job of this version", path.string()),
+        {.advice = "Start the job anew with cohort run."});
+  }
+}
+
+// A launcher holds a lock on its output folder, which goes with its process.
+bool is_locked(const fs::path& output) {
+  UniqueFd fd(::open(output.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
+}
+
+void require_resumable(const Record& record, const fs::path& output) {
+  if (is_locked(output))
+    throw InvalidInput(
+        fmt::format("job {} still runs (launcher pid {})", record.job, record.launcher),
+        {.advice = fmt::format("Watch it with: cohort status {}", output.string())});
+  if (record.state == "succeeded")
+    throw InvalidInput(fmt::format("job {} has succeeded: there is nothing to resume", record.job),
+                       {.advice = "Start another one with cohort run."});
+}
+
+launch::JobOptions read_options(const Record& record, const fs::path& output) {
+  const fs::path path = output / launch::kJobOptionsFile;
+  if (!fs::exists(path))
+    throw InvalidInput(fmt::format("job {} left no '{}'", record.job, path.string()),
+                       {.advice = "It was started by an older version: start it anew with cohort "
+                                  "run."});
+  auto options = launch::job_options_from_json(read_file(path), path.string());
+  options.output = output;
+  options.resume = true;
+  return options;
+}
+
+}  // namespace
+
+void declare_resume_options(CLI::App& app, ResumeArguments& arguments) {
+  app.formatter(std::make_shared<ResumeFormatter>());
+  app.description("Goes on with a job whose launcher died.");
+  app.footer(kExamples);
+  app.set_help_flag("-h,--help", "This text");
+  app.add_option("JOB", arguments.job,
+                 "Output folder, job id (or its beginning) under ./cohort-output, or latest");
+}
+
+int resume_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
+  ResumeArguments arguments;
+  CLI::App app("", "resume");
+  declare_resume_options(app, arguments);
+  if (!parse_words(app, words)) return 0;
+  if (app.count("JOB") == 0)
+    throw InvalidInput("cohort resume needs a job", {.advice = "As in: cohort resume latest"});
+  const fs::path output = fs::absolute(find_job(arguments.job));
+  const Record record = read_record(output);
+  require_resumable(record, output);
+  auto options = read_options(record, output);
+  std::error_code code;
+  if (!record.folder.empty()) fs::current_path(record.folder, code);
+  if (code)
+    throw InvalidInput(
+        fmt::format("the folder '{}', in which job {} was started, cannot be "
+                    "entered: {}",
+                    record.folder.string(), record.job, code.message()));
+  launch::settle(options);
+  if (int hit = launch::end_leftovers(record.job, -1, Deadline::after(kLeftoverTime)); hit > 0)
+    log::info("ended {} that the earlier launcher of job {} had left",
+              hit == 1 ? "a process" : fmt::format("{} processes", hit), record.job);
+  log::info("job {} goes on (it was {})", record.job, record.state);
+  return launch::Supervisor(options, cluster::Environment::of_this_process()).run();
+}
+
+}  // namespace cohort::tools

@@ -1,0 +1,131 @@
+#include "cohort/tools/status_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace cohort::tools {
+namespace {
+
+using nlohmann::ordered_json;
+using Row = std::vector<std::string>;
+
+std::string text_of(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return "-";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+double number_of(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+bool is_true(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && *found == true;
+}
+
+ordered_json list_of(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_array() ? *found : ordered_json::array();
+}
+
+std::string table(const std::vector<Row>& rows) {
+  std::vector<std::size_t> widths(rows.front().size(), 0);
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line = " ";
+    for (std::size_t i = 0; i < row.size(); ++i) line += fmt::format(" {:<{}}", row[i], widths[i]);
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string task_table(const ordered_json& record) {
+  std::vector<Row> rows = {{"task", "host", "pid", "state", "restarts"}};
+  for (const auto& task : list_of(record, "tasks"))
+    rows.push_back({fmt::format("{}/{}", text_of(task, "type"), text_of(task, "index")),
+                    text_of(task, "host"), text_of(task, "pid"), text_of(task, "state"),
+                    text_of(task, "restarts")});
+  return table(rows);
+}
+
+std::string member_table(const ordered_json& elastic) {
+  std::vector<Row> rows = {
+      {"worker", "host", "pid", "state", "stage", "step", "samples/s", "heard ms ago"}};
+  for (const auto& member : list_of(elastic, "members")) {
+    const bool is_live = member.contains("step");
+    rows.push_back({text_of(member, "task"), text_of(member, "host"), text_of(member, "pid"),
+                    is_true(member, "in_view") ? "member" : "waits", text_of(member, "stage"),
+                    text_of(member, "step"),
+                    is_live ? fmt::format("{:.1f}", number_of(member, "samples_per_second")) : "-",
+                    is_live ? fmt::format("{:.0f}", number_of(member, "heard_ms_ago")) : "-"});
+  }
+  return rows.size() == 1 ? "  no members yet\n" : table(rows);
+}
+
+std::string last_change(const ordered_json& change) {
+  if (!change.is_object()) return "";
+  std::string text = fmt::format("  last change: view {} at {}: {}", text_of(change, "view"),
+                                 text_of(change, "time"), text_of(change, "reason"));
+  if (change.contains("stood_still_ms"))
+    text += fmt::format("; stood still {:.0f} ms{}", number_of(change, "stood_still_ms"),
+                        is_true(change, "redone")
+                            ? fmt::format(", step {} was done again", text_of(change, "step"))
+                            : "");
+  return text + "\n";
+}
+
+std::string elastic_text(const ordered_json& elastic) {
+  double step = 0;
+  double rate = 0;
+  int members = 0;
+  bool is_live = false;
+  for (const auto& member : list_of(elastic, "members")) {
+    if (!is_true(member, "in_view")) continue;
+    ++members;
+    is_live = is_live || member.contains("step");
+    step = std::max(step, number_of(member, "step"));
+    rate += number_of(member, "samples_per_second");
+  }
+  std::string text =
+      fmt::format("  view {} ({}), {} of {} wanted workers ({} to {} possible)\n",
+                  text_of(elastic, "view"), text_of(elastic, "phase"), members,
+                  text_of(elastic, "wanted"), text_of(elastic, "least"), text_of(elastic, "most"));
+  if (is_live) text += fmt::format("  step {:.0f}, {:.1f} samples/s in all\n", step, rate);
+  if (const auto change = elastic.find("last_change"); change != elastic.end())
+    text += last_change(*change);
+  return text + member_table(elastic);
+}
+
+}  // namespace
+
+std::string status_text(const KnownJob& job) {
+  const ordered_json& record = job.record;
+  std::string text = fmt::format("job {}: {}", text_of(record, "job"), text_of(record, "state"));
+  const bool has_ended = text_of(record, "ended") != "-";
+  if (has_ended)
+    text += fmt::format(", exit code {}, at {}", text_of(record, "exit_code"),
+                        text_of(record, "ended"));
+  else if (!job.launcher_answers)
+    text += fmt::format("; but its launcher (pid {}) is gone, so this is what it last wrote",
+                        text_of(record, "launcher_pid"));
+  text += fmt::format("\n  started {}, attempt {}\n", text_of(record, "started"),
+                      text_of(record, "attempt"));
+  if (text_of(record, "failure") != "-")
+    text += fmt::format("  failure: {}\n", text_of(record, "failure"));
+  if (const auto cause = record.find("root_cause"); cause != record.end() && cause->is_object())
+    text += fmt::format("  root cause: {}\n", text_of(*cause, "summary"));
+  const auto elastic = record.find("elastic");
+  const bool is_elastic = elastic != record.end() && elastic->is_object();
+  if (is_elastic) text += elastic_text(*elastic);
+  if (!is_elastic || has_ended) text += task_table(record);
+  return text;
+}
+
+}  // namespace cohort::tools
