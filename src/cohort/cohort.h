@@ -30,9 +30,12 @@
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/data/distributed_sampler.h"
+#include "cohort/train/data/elastic_sampler.h"
 #include "cohort/train/data/image_dataset.h"
 #include "cohort/train/data/torch_dataset.h"
 #include "cohort/train/data/transforms.h"
+#include "cohort/train/elastic/run.h"
+#include "cohort/train/elastic/state.h"
 #include "cohort/train/losses.h"
 #include "cohort/train/precision.h"
 #include "cohort/train/trainer.h"
@@ -77,6 +80,7 @@ using train::Dataset;
 using train::DatasetPtr;
 using train::DistributedSampler;
 using train::EarlyStopping;
+using train::ElasticSampler;
 using train::fashion_mnist;
 using train::fingerprint;
 using train::FitOptions;

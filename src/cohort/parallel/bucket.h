@@ -27,8 +27,8 @@ std::vector<std::int64_t> gradient_strides(const torch::Tensor& parameter);
 // Ownership: views keep the memory of the gradients alive, also after the Bucket.
 class Bucket {
  public:
-  // `nodes`: what the rank holds after its last shard. `adopts`: the layout has one entry, `nodes`
-  // is one, and its values are of the bucket's type.
+  // `nodes`: what the rank holds after its last shard; none where it has no shards. `adopts`: the
+  // layout has one entry, `nodes` is one, and its values are of the bucket's type.
   Bucket(collective::Group& group, BucketLayout layout, std::span<const torch::Tensor> parameters,
          std::span<const collective::Subtree> nodes, bool adopts);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "cohort/collective/kernels.h"
 #include "cohort/parallel/element_types.h"
@@ -47,7 +48,7 @@ BucketReduction::BucketReduction(collective::Group& group, const GradientSyncOpt
       compression_(options.compression),
       reducer_(options.reducer),
       scale_(options.average ? 1.0 / shards : 1.0),
-      shards_(group, shards) {
+      shards_(group, shards, options.runs) {
   if (options.sink)
     own_.emplace(shards, own);
   else if (reducer_ || compression_ != Compression::none)
@@ -63,7 +64,9 @@ void BucketReduction::run(Bucket& bucket) {
     shards_.all_reduce(bucket.partials(), bucket.values(), elements, dtype, scale_);
     return;
   }
-  if (bucket.partials()[0] != bucket.values())
+  if (bucket.partials().empty())
+    std::memset(bucket.values(), 0, bucket.bytes());
+  else if (bucket.partials()[0] != bucket.values())
     kernels(dtype, collective::ReduceOp::sum)
         .store(bucket.values(), bucket.partials()[0], elements);
   if (reducer_) {

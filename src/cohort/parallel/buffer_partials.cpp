@@ -1,5 +1,6 @@
 #include "cohort/parallel/buffer_partials.h"
 
+#include <limits>
 #include <unordered_set>
 
 #include "cohort/base/error.h"
@@ -114,6 +115,10 @@ void BufferPartials::end_step() {
     throw InvalidInput(
         fmt::format("finish() after {} of {} own shards", shards_done_, plan_.steps().size()));
   shards_done_ = 0;
+  if (!plan_.steps().empty()) return;
+  largest_ = torch::full({integer_elements()}, std::numeric_limits<std::int64_t>::min(),
+                         torch::TensorOptions().dtype(torch::kLong));
+  first_ = torch::zeros({boolean_elements()}, torch::kBool);
 }
 
 }  // namespace cohort::parallel

@@ -31,7 +31,8 @@ class BufferPartials {
   // Floating-point buffers one after the other, as f64 whatever their type, so that a value on
   // which all shards agree comes out as it was: one tensor for each node of the plan.
   const std::vector<torch::Tensor>& partials() const { return partials_; }
-  // The largest of the own shards' integer buffers (i64); the first own shard's boolean ones.
+  // The largest of the own shards' integer buffers (i64); the first own shard's boolean ones. Where
+  // the plan has no shards: what is below every integer, and any boolean.
   const torch::Tensor& largest() const { return largest_; }
   const torch::Tensor& first() const { return first_; }
 

@@ -21,14 +21,20 @@ namespace cohort::parallel {
 // With no buffers every call returns at once. Threads, ownership and failure as GradientSync's.
 class BufferSync {
  public:
-  BufferSync(collective::Group& group, NamedTensors buffers, int shards);
+  // `runs`: as GradientSyncOptions::runs. A rank without shards calls finish() only.
+  BufferSync(collective::Group& group, NamedTensors buffers, int shards,
+             std::vector<collective::ShardRange> runs = {});
   ~BufferSync();
   BufferSync(const BufferSync&) = delete;
   BufferSync& operator=(const BufferSync&) = delete;
 
   void begin_shard();
   void end_shard(double weight);
-  void finish(Deadline deadline);
+  void finish(Deadline deadline);  // reduce(), apply()
+
+  // The same in two halves: what needs the others, then what changes the buffers.
+  void reduce(Deadline deadline);
+  void apply();
 
  private:
   struct State;

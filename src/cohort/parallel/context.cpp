@@ -1,12 +1,14 @@
 #include "cohort/parallel/context.h"
 
 #include <torch/torch.h>
+#include <unistd.h>
 
 #include <optional>
 
 #include "cohort/base/error.h"
 #include "cohort/base/keep_memory.h"
 #include "cohort/cluster/scheduler_args.h"
+#include "cohort/parallel/elastic_seat.h"
 #include "cohort/parallel/make_strategy.h"
 #include "cohort/parallel/serve_parameters.h"
 
@@ -20,13 +22,14 @@ struct Context::State {
   bool has_left = false;
 
   collective::World& world() { return *setup.world; }
+  bool is_seated() const { return setup.seat && setup.seat->is_member(); }
 };
 
-int Context::rank() const { return role().rank; }
-int Context::size() const { return role().size; }
+int Context::rank() const { return state_->is_seated() ? state_->setup.seat->rank() : role().rank; }
+int Context::size() const { return state_->is_seated() ? state_->setup.seat->size() : role().size; }
 int Context::local_rank() const { return role().local_rank; }
 int Context::local_size() const { return role().local_size; }
-bool Context::is_chief() const { return role().is_chief(); }
+bool Context::is_chief() const { return state_->is_seated() ? rank() == 0 : role().is_chief(); }
 const cluster::Role& Context::role() const { return state_->world().session->role(); }
 const std::vector<std::string>& Context::arguments() const { return state_->arguments; }
 const StrategyFlags& Context::flags() const { return state_->setup.flags; }
@@ -35,10 +38,13 @@ bool Context::is_service() const { return !role().is_training(); }
 
 collective::Group& Context::group() const {
   expect_member();
+  if (state_->setup.seat) return state_->setup.seat->group();
   if (!state_->world().group)
     throw InvalidInput(parallel::kNoGroup, {.advice = parallel::kNoGroupAdvice});
   return *state_->world().group;
 }
+
+parallel::ElasticSeat* Context::seat() const { return state_->setup.seat.get(); }
 
 void Context::expect_member() const {
   if (is_service())
@@ -79,6 +85,7 @@ std::shared_ptr<parallel::Strategy> Context::strategy() {
 
 void Context::leave(Deadline deadline) {
   if (state_->strategy) state_->strategy->leave(deadline);
+  if (state_->setup.seat) state_->setup.seat->leave(deadline);
   if (state_->keep && role().is_training()) state_->keep->allow_restart(false);
   state_->strategy.reset();
   state_->has_left = true;
@@ -103,7 +110,16 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
   network.secret =
       world->session->secret();  // where tasks meet by themselves, one was made for them
   const bool by_servers = parallel::asks_for_parameter_server(parsed.flags, role);
-  if (role.is_training() && !by_servers)
+  std::shared_ptr<parallel::ElasticSeat> seat;
+  if (role.elastic)
+    seat = std::make_shared<parallel::ElasticSeat>(
+        *world->session, network,
+        membership::MemberInfo{.task = to_string(role.task),
+                               .incarnation = role.incarnation,
+                               .host = role.host(),
+                               .pid = ::getpid()},
+        *role.elastic);
+  else if (role.is_training() && !by_servers)
     world->group = collective::form_world(*world->session, network);
   if (by_servers) {
     state.keep = KeepMemory::from_variables(environment.find_value(kRestartMarkVariable),
@@ -114,7 +130,8 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
   state.setup = {.world = std::move(world),
                  .network = std::move(network),
                  .flags = parsed.flags,
-                 .visible_gpus = environment.find_value("CUDA_VISIBLE_DEVICES").value_or("")};
+                 .visible_gpus = environment.find_value("CUDA_VISIBLE_DEVICES").value_or(""),
+                 .seat = std::move(seat)};
   return context;
 }
 

@@ -11,12 +11,18 @@
 
 namespace cohort {
 
+namespace parallel {
+class ElasticSeat;
+}
+
 // A program's place in its job. Copies are handles of the same place. Destroying the last one
 // without leave() tells the others that this task was lost.
 // Threads: strategy(), serve() and leave() from one thread; the rest from any.
 class Context {
  public:
-  // Among the worker processes; -1 for a task that does not train.
+  // Among the worker processes; -1 for a task that does not train. In an elastic job they follow
+  // its views, once this worker is in one; before, they are its place's and the most that there can
+  // be.
   int rank() const;
   int size() const;
   int local_rank() const;  // among those on this host
@@ -29,9 +35,13 @@ class Context {
 
   // Of the worker processes: what the functions of ops.h work on, which therefore take a Context
   // too. Throws InvalidInput for a task that does not train, with the strategy parameter_server
-  // (whose workers form no group), and after leave().
+  // (whose workers form no group), and after leave(). In an elastic job there is one only inside
+  // fit() or elastic::run(): that of the view, which ends with it.
   collective::Group& group() const;
   operator collective::Group&() const { return group(); }
+  // This worker's place in an elastic job, for elastic::run(); null in any other job. Lives as long
+  // as this context.
+  parallel::ElasticSeat* seat() const;
 
   // A ps or evaluator: the program should `return context.serve();`, which returns 0 when all
   // workers are done and throws PeerError, with its name, when one left without. With the strategy

@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 void GradientSync::State::launch_full_buckets() {
   for (; next_bucket_ < buckets_.size() && missing_of_bucket_[next_bucket_] == 0; ++next_bucket_) {
+    if (options_.on_bucket) options_.on_bucket(next_bucket_);
     BucketEvent& event = step_events_[next_bucket_];
     Bucket& bucket = *buckets_[next_bucket_];
     const auto reduce = [this, &event, &bucket](collective::Group&) {
@@ -27,6 +28,17 @@ void GradientSync::State::launch_full_buckets() {
     else
       works_.push_back(group_.run_async(reduce));
   }
+}
+
+void GradientSync::State::launch_without_shards() {
+  let_gradients_go();
+  expect_gradients();
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (parameters_[i].device().is_cpu())
+      parameters_[i].mutable_grad() = buckets_[places_[i].bucket]->view(places_[i].entry);
+  for (BucketEvent& event : step_events_) event.ready = Clock::now();
+  std::fill(missing_of_bucket_.begin(), missing_of_bucket_.end(), 0);
+  launch_full_buckets();
 }
 
 void GradientSync::State::hand_over(std::size_t bucket) {
@@ -49,6 +61,7 @@ void GradientSync::State::finish(Deadline deadline) {
   shards_done_ = 0;
   if (alone_) return finish_alone();
   if (!problem_.empty()) fail(problem_, advice_);
+  if (own_.count == 0) launch_without_shards();
   wait_for_buckets(deadline);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     torch::Tensor& parameter = parameters_[i];
@@ -85,14 +98,16 @@ void GradientSync::State::wait_for_buckets(Deadline deadline) {
   waited_ += Clock::now() - from;
 }
 
-// After the first step in which rank 0 had samples: its order becomes everybody's.
+// After the first step in which the first rank with shards had samples: its order becomes
+// everybody's.
 void GradientSync::State::agree_on_order(Deadline deadline) {
   if (parameters_.empty()) {
     order_agreed_ = true;
     return;
   }
   std::vector<std::int32_t> order(order_.begin(), order_.end());
-  if (group_.rank() == 0) {
+  const int leader = collective::first_owner(options_.runs);
+  if (group_.rank() == leader) {
     if (ready_order_.empty()) order[0] = -1;
     // What had no gradient comes last, in the order so far.
     const auto place = [&](int parameter) {
@@ -103,7 +118,7 @@ void GradientSync::State::agree_on_order(Deadline deadline) {
                        [&](int a, int b) { return place(a) < place(b); });
   }
   ready_order_.clear();
-  group_.broadcast(std::span(order), 0, {deadline});
+  group_.broadcast(std::span(order), leader, {deadline});
   if (order[0] < 0) return;
   order_agreed_ = true;
   order_changed_ = !std::equal(order.begin(), order.end(), order_.begin(), order_.end());

@@ -25,7 +25,8 @@ int count_of(const GradientSyncOptions& options, const collective::Group& group)
 collective::ShardRange own_shards_of(const GradientSyncOptions& options,
                                      const collective::Group& group, int shards) {
   if (options.sink) return collective::shards_of(options.place.rank, options.place.size, shards);
-  return collective::shards_of(group.rank(), group.size(), shards);
+  return collective::runs_of(group.size(), shards,
+                             options.runs)[static_cast<std::size_t>(group.rank())];
 }
 
 // Drops what needs no gradient and what comes twice: a parameter that two modules share has one
@@ -121,28 +122,34 @@ bool GradientSync::State::set_no_sync(bool on) {
   return std::exchange(no_sync_, on);
 }
 
+// Without an old gradient to add to, autograd keeps the new one instead of copying it.
+void GradientSync::State::let_gradients_go() {
+  for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  for (const auto& bucket : buckets_) bucket->let_go();
+  if (shards_done_ == 0 && std::exchange(order_changed_, false)) make_buckets();
+}
+
+void GradientSync::State::expect_gradients() {
+  next_bucket_ = 0;
+  missing_of_bucket_.clear();
+  step_events_.clear();
+  for (const auto& bucket : buckets_) {
+    missing_of_bucket_.push_back(bucket->layout().entries.size());
+    step_events_.push_back({static_cast<int>(step_events_.size()), bucket->bytes(), {}, {}, {}});
+  }
+}
+
 void GradientSync::State::begin_shard(int shard) {
   if (in_shard_ || shard != own_.first + shards_done_ || shards_done_ == own_.count)
     throw InvalidInput(
         fmt::format(
-            "begin_shard({}) out of turn: rank {} owns the shards {} to {}, and has done {}", shard,
-            group_.rank(), own_.first, own_.first + own_.count - 1, shards_done_),
+            "begin_shard({}) out of turn: rank {} owns {} shards from {} on, and has done {}",
+            shard, group_.rank(), own_.count, own_.first, shards_done_),
         {.advice = "Call begin_shard and end_shard for each own shard, ascending, then finish."});
-  // Without an old gradient to add to, autograd keeps the new one instead of copying it.
-  for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-  for (const auto& bucket : buckets_) bucket->let_go();
-  if (shards_done_ == 0 && std::exchange(order_changed_, false)) make_buckets();
+  let_gradients_go();
   std::fill(fired_.begin(), fired_.end(), 0);
   std::fill(taken_.begin(), taken_.end(), 0);
-  if (is_last_shard()) {
-    next_bucket_ = 0;
-    missing_of_bucket_.clear();
-    step_events_.clear();
-    for (const auto& bucket : buckets_) {
-      missing_of_bucket_.push_back(bucket->layout().entries.size());
-      step_events_.push_back({static_cast<int>(step_events_.size()), bucket->bytes(), {}, {}, {}});
-    }
-  }
+  if (is_last_shard()) expect_gradients();
   if (memory_) memory_use_.emplace(*memory_);
   in_shard_ = true;
 }

@@ -51,11 +51,14 @@ struct GradientSync::State {
   bool is_last_shard() const { return shards_done_ + 1 == own_.count; }
   bool is_large(const torch::Tensor& parameter) const;
   void make_buckets();
+  void let_gradients_go();
+  void expect_gradients();  // those of the last own shard
   void on_gradient(std::size_t parameter);
   void take_gradient(std::size_t parameter);  // .grad, or zeros, is the shard's contribution
   bool accepts(std::size_t parameter, const torch::Tensor& gradient);
   std::string names_of(const std::vector<std::size_t>& parameters) const;
   void launch_full_buckets();
+  void launch_without_shards();        // all buckets, to which this rank adds nothing
   void hand_over(std::size_t bucket);  // to the sink
   void wait_for_buckets(Deadline deadline);
   void agree_on_order(Deadline deadline);

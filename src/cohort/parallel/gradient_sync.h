@@ -40,6 +40,12 @@ struct GradientSyncOptions {
   // The job's virtual shards; rank r of n owns a contiguous run (collective/shards.h). 0: one a
   // rank.
   int shards = 0;
+  // Which rank owns which run of them, where that is not for shards_of to say; a rank without
+  // shards calls finish() only, adds nothing, and gets the sum (collective::runs_of). Its buckets
+  // go out there: with such runs call finish() before the step's other collectives.
+  std::vector<collective::ShardRange> runs;
+  // Called before each bucket goes out, on the thread of the hook that filled it.
+  std::function<void(std::size_t bucket)> on_bucket;
   bool average = false;       // divide the sum by `shards`; otherwise the loss was weighted before
   bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
   Compression compression = Compression::none;

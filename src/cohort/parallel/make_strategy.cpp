@@ -36,6 +36,18 @@ void check_servers(const StrategyFlags& flags, const cluster::Role& role) {
                                   "cluster."});
 }
 
+void check_elastic(const std::string& name, const StrategyFlags& flags) {
+  if (name != "multi_worker_mirrored")
+    throw InvalidInput(
+        fmt::format("the strategy {} cannot be elastic: workers must be able to come and go", name),
+        {.advice = "Use multi_worker_mirrored, or start the job without --elastic."});
+  if (flags.replicas_per_worker() > 1)
+    throw InvalidInput(fmt::format("{} is {}, but a worker of an elastic job has one replica",
+                                   flags.num_gpus > 1 ? "--num_gpus" : "--num_replicas",
+                                   flags.replicas_per_worker()),
+                       {.advice = "Start more workers instead: one a GPU."});
+}
+
 }  // namespace
 
 bool asks_for_parameter_server(const StrategyFlags& flags, const cluster::Role& role) {
@@ -48,6 +60,7 @@ std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& ro
   const int replicas = flags.replicas_per_worker();
   const bool by_flag = !flags.distribution_strategy.empty();
   std::string name = by_flag ? flags.distribution_strategy : role.strategy;
+  if (name.empty() && role.elastic) name = "multi_worker_mirrored";
   if (name.empty())
     name = role.size > 1 ? "multi_worker_mirrored" : replicas > 1 ? "mirrored" : "one_device";
   if (name == "off") name = "one_device";
@@ -60,6 +73,7 @@ std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& ro
                     join(known, ", ")),
         {.advice = "Start with another `cohort run --strategy`, or give the program a "
                    "--distribution_strategy."});
+  if (role.elastic) check_elastic(name, flags);
   if (role.size > 1 && (name == "one_device" || name == "mirrored"))
     throw InvalidInput(
         fmt::format("the strategy {} trains in one process, but this job has {} workers",
@@ -80,6 +94,7 @@ std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& ro
 }
 
 std::shared_ptr<Strategy> make_strategy(const std::string& name, const StrategySetup& setup) {
+  if (setup.seat) return make_elastic(setup);
   for (const auto& [known, make] : kMakers)
     if (name == known) return make(setup);
   throw InvalidInput(fmt::format("there is no strategy '{}'", name),

@@ -10,18 +10,22 @@
 
 namespace cohort::parallel {
 
+class ElasticSeat;
+
 // What a strategy is made from.
 struct StrategySetup {
   std::shared_ptr<collective::World> world;
   collective::NetworkOptions network;  // for groups of its own
   StrategyFlags flags;
-  std::string visible_gpus;  // CUDA_VISIBLE_DEVICES
+  std::string visible_gpus;                // CUDA_VISIBLE_DEVICES
+  std::shared_ptr<ElasticSeat> seat = {};  // in an elastic job, whose world has no group
 };
 
 // The strategy that flags and launcher ask for, by one of strategy_names(). Pure.
 // Throws InvalidInput for a strategy of one process in a job of several workers, for
-// parameter_server where there are no ps tasks or several replicas a worker, and for a name that
-// the launcher gave and nobody knows.
+// parameter_server where there are no ps tasks or several replicas a worker, for a name that the
+// launcher gave and nobody knows, and in an elastic job for anything but multi_worker_mirrored with
+// one replica a worker.
 std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& role);
 
 // Whether they ask for parameter_server, whatever this task's part is. Pure.
@@ -35,6 +39,7 @@ std::shared_ptr<Strategy> make_one_device(const StrategySetup& setup);
 std::shared_ptr<Strategy> make_mirrored(const StrategySetup& setup);
 std::shared_ptr<Strategy> make_multi_worker_mirrored(const StrategySetup& setup);
 std::shared_ptr<Strategy> make_parameter_server(const StrategySetup& setup);
+std::shared_ptr<Strategy> make_elastic(const StrategySetup& setup);
 
 // Why there is no group with parameter_server, for InvalidInput.
 inline constexpr const char* kNoGroup =

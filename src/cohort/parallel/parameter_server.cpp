@@ -45,6 +45,7 @@ class ParameterServerStrategy final : public Strategy {
   int workers() const override { return role_.size; }
   int worker() const override { return role_.rank; }
   int local_replicas() const override { return 1; }
+  bool resumes() const override { return role_.resume; }
   // An update that wants more gradients than there are workers takes several of each.
   int shards() const override {
     return std::max(role_.size, servers_.flags().replicas_to_aggregate);

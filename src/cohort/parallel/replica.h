@@ -6,11 +6,12 @@
 
 namespace cohort::parallel {
 
+class ElasticSeat;
 class Servers;
 
 // One copy of the model: a thread of its own, a device of its own, and a place among all replicas
-// of the job. A worker process has one, or several (mirrored). A value; `group` and `servers` are
-// lent by the Strategy that made it.
+// of the job. A worker process has one, or several (mirrored). A value; `group`, `servers` and
+// `elastic` are lent by the Strategy that made it.
 struct Replica {
   int local = 0;  // index among this process's replicas
   int rank = 0;   // among the job's replicas: worker rank * replicas a worker + local
@@ -20,6 +21,9 @@ struct Replica {
   // collectives throw InvalidInput.
   collective::Group* group = nullptr;
   Servers* servers = nullptr;  // parameter servers, where the strategy has them
+  // In an elastic job: who else is there, now. `rank`, `size` and `group` are then those of the
+  // start, and `group` is null before the worker has entered.
+  ElasticSeat* elastic = nullptr;
 
   bool is_first() const { return rank == 0; }
 };

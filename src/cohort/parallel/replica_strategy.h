@@ -24,6 +24,7 @@ class ReplicaStrategy final : public Strategy {
   std::string name() const override { return parts_.name; }
   int workers() const override { return workers_; }
   int worker() const override { return worker_; }
+  bool resumes() const override { return parts_.world->session->role().resume; }
   int local_replicas() const override { return static_cast<int>(parts_.devices.size()); }
   void run(const std::function<void(const Replica&)>& body) override;
 

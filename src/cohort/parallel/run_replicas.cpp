@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "cohort/base/error.h"
+#include "cohort/parallel/elastic_seat.h"
 
 namespace cohort::parallel {
 
@@ -61,9 +62,12 @@ void run_replicas(const std::vector<Replica>& replicas, int threads,
       if (!replica.device.is_cpu()) guard.emplace(replica.device);
       body(replica);
     } catch (...) {
-      const std::string text = first.take();
-      replica.group->abort(
-          fmt::format("replica {} of {} stopped: {}", replica.rank, replica.size, text));
+      const std::string text =
+          fmt::format("replica {} of {} stopped: {}", replica.rank, replica.size, first.take());
+      if (replica.elastic != nullptr)
+        replica.elastic->abort(text);
+      else
+        replica.group->abort(text);
     }
   };
   std::vector<std::thread> others;

@@ -111,10 +111,12 @@ std::vector<torch::Tensor> train_plainly(Model model, int shards) {
 }
 
 template <typename Model>
-std::vector<torch::Tensor> train(Group& group, Model model, int shards) {
-  GradientSync gradients(group, parameters_of(model),
-                         {.bucket_bytes = 4096, .first_bucket_bytes = 1024, .shards = shards});
-  BufferSync buffers(group, buffers_of(model), shards);
+std::vector<torch::Tensor> train(Group& group, Model model, int shards,
+                                 std::vector<collective::ShardRange> runs = {}) {
+  GradientSync gradients(
+      group, parameters_of(model),
+      {.bucket_bytes = 4096, .first_bucket_bytes = 1024, .shards = shards, .runs = runs});
+  BufferSync buffers(group, buffers_of(model), shards, runs);
   torch::optim::SGD optimizer(model->parameters(),
                               torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1e-3));
   for (int step = 0; step < kSteps; ++step) {
@@ -127,11 +129,28 @@ std::vector<torch::Tensor> train(Group& group, Model model, int shards) {
       buffers.end_shard(1.0 / shards);
       gradients.end_shard();
     }
-    buffers.finish(soon());
     gradients.finish(soon());
+    buffers.finish(soon());
     optimizer.step();
   }
   return state_of(model);
+}
+
+// On `replicas` replicas with the same weights at first.
+template <typename Model>
+void expect_bits(const std::vector<torch::Tensor>& expected, int replicas, int shards,
+                 std::vector<collective::ShardRange> runs = {}) {
+  std::vector<Model> models;
+  for (int i = 0; i < replicas; ++i) {
+    torch::manual_seed(3);
+    models.push_back(Model());
+  }
+  run_replicas(replicas, [&](Group& group) {
+    const auto state = train(group, models[static_cast<std::size_t>(group.rank())], shards, runs);
+    ASSERT_EQ(state.size(), expected.size());
+    for (std::size_t i = 0; i < state.size(); ++i)
+      EXPECT_TRUE(same_bits(state[i], expected[i])) << "tensor " << i;
+  });
 }
 
 template <typename Model>
@@ -142,17 +161,7 @@ void expect_same_bits_for_any_number_of_replicas() {
     const std::vector<torch::Tensor> expected = train_plainly(Model(), shards);
     for (const int replicas : {1, 2, 3, 4}) {
       SCOPED_TRACE(std::to_string(shards) + " shards on " + std::to_string(replicas));
-      std::vector<Model> models;
-      for (int i = 0; i < replicas; ++i) {
-        torch::manual_seed(3);
-        models.push_back(Model());
-      }
-      run_replicas(replicas, [&](Group& group) {
-        const auto state = train(group, models[static_cast<std::size_t>(group.rank())], shards);
-        ASSERT_EQ(state.size(), expected.size());
-        for (std::size_t i = 0; i < state.size(); ++i)
-          EXPECT_TRUE(same_bits(state[i], expected[i])) << "tensor " << i;
-      });
+      expect_bits<Model>(expected, replicas, shards);
     }
   }
 }
@@ -160,6 +169,22 @@ void expect_same_bits_for_any_number_of_replicas() {
 TEST(SameBits, OfACnn) { expect_same_bits_for_any_number_of_replicas<Cnn>(); }
 TEST(SameBits, OfAResidualBlockWithBatchNormAndDropout) {
   expect_same_bits_for_any_number_of_replicas<Residual>();
+}
+
+TEST(SameBits, OfReplicasOfWhichOneHasNoShards) {
+  at::set_num_threads(1);
+  constexpr int kShards = 4;
+  torch::manual_seed(3);
+  const std::vector<torch::Tensor> expected = train_plainly(Residual(), kShards);
+  for (const int owners : {1, 2, 3})
+    for (int idle = 0; idle <= owners; ++idle) {
+      SCOPED_TRACE(std::to_string(owners) + " owners, rank " + std::to_string(idle) + " idle");
+      std::vector<collective::ShardRange> runs;
+      for (int owner = 0; owner < owners; ++owner)
+        runs.push_back(collective::shards_of(owner, owners, kShards));
+      runs.insert(runs.begin() + idle, collective::ShardRange{});
+      expect_bits<Residual>(expected, owners + 1, kShards, runs);
+    }
 }
 
 }  // namespace

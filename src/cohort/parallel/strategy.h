@@ -28,6 +28,11 @@ class Strategy {
   // Virtual shards of a step where nobody says how many.
   virtual int shards() const { return replicas(); }
   bool is_chief() const { return worker() == 0; }
+  // In an elastic job worker() changes: a number that this process keeps, below places().
+  virtual int place() const { return worker(); }
+  virtual int places() const { return workers(); }
+  // The job was begun by an earlier launcher: training goes on from its last checkpoint.
+  virtual bool resumes() const { return false; }
 
   // Runs `body` once for every local replica, each on a thread of its own (the first on the
   // caller's) with the replica's device current, and returns when all are done. If one throws, the

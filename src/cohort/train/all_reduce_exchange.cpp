@@ -34,13 +34,17 @@ std::string AllReduceExchange::text_of_first(const std::function<std::string()>&
   return replica_.size > 1 ? parallel::broadcast_text(*replica_.group, text, 0) : text;
 }
 
-void AllReduceExchange::attach(const Training& training) {
+void AllReduceExchange::attach(const Training& training, std::vector<collective::ShardRange> runs,
+                               std::function<void(std::size_t bucket)> on_bucket) {
   training_.emplace(training);
+  runs_ = std::move(runs);
   const TrainerOptions& options = training.options;
   parameters_ = named(training.module.named_parameters());
   gradients_.emplace(*replica_.group, parameters_,
                      parallel::GradientSyncOptions{.bucket_bytes = options.bucket_bytes,
                                                    .shards = training.shards,
+                                                   .runs = runs_,
+                                                   .on_bucket = std::move(on_bucket),
                                                    .allow_unused = options.allow_unused,
                                                    .compression = options.compression,
                                                    .reducer = options.reducer,
@@ -49,7 +53,7 @@ void AllReduceExchange::attach(const Training& training) {
   buffers_.emplace(
       *replica_.group,
       options.deterministic ? named(training.module.named_buffers()) : parallel::NamedTensors{},
-      training.shards);
+      training.shards, runs_);
   attach_tables(training.module);
 }
 
@@ -88,8 +92,19 @@ void AllReduceExchange::end_shard(double weight) {
 }
 
 Sums AllReduceExchange::finish_step(const StepPlace&, std::span<const Sums> mine) {
+  Sums sums = reduce_step(mine);
+  apply_step();
+  return sums;
+}
+
+Sums AllReduceExchange::reduce_step(std::span<const Sums> mine) {
   gradients_->finish(deadline());
-  buffers_->finish(deadline());
+  buffers_->reduce(deadline());
+  return add_up(mine, gradients_->first_shard(), training_->shards);
+}
+
+void AllReduceExchange::apply_step() {
+  buffers_->apply();
   const double scale = training_->loss_scale.scale();
   if (training_->loss_scale.unscale(parameters_)) {
     if (training_->options.clip_norm > 0)
@@ -99,7 +114,23 @@ Sums AllReduceExchange::finish_step(const StepPlace&, std::span<const Sums> mine
   } else {
     tables_->drop_gradients();
   }
-  return add_up(mine, gradients_->first_shard(), training_->shards);
+}
+
+std::vector<std::uint32_t> AllReduceExchange::shard_samples() const {
+  std::vector<std::uint32_t> samples;
+  for (const double count : item_samples_) samples.push_back(static_cast<std::uint32_t>(count));
+  return samples;
+}
+
+std::vector<std::uint16_t> AllReduceExchange::shard_owners() const {
+  std::vector<std::uint16_t> owners(static_cast<std::size_t>(training_->shards));
+  for (int rank = 0; rank < replica_.size; ++rank) {
+    const collective::ShardRange run =
+        runs_.empty() ? collective::shards_of(rank, replica_.size, training_->shards)
+                      : runs_[static_cast<std::size_t>(rank)];
+    std::fill_n(owners.begin() + run.first, run.count, static_cast<std::uint16_t>(rank));
+  }
+  return owners;
 }
 
 void AllReduceExchange::add_logs(Logs& logs) {
@@ -108,11 +139,18 @@ void AllReduceExchange::add_logs(Logs& logs) {
 }
 
 Exchange::Agreed AllReduceExchange::follow(const Wishes& wishes) {
-  std::array<std::int32_t, 2> all{!wishes.stop.empty(), wishes.broadcast};
+  follow_change(wishes, 0);
+  return agreed_;
+}
+
+std::uint64_t AllReduceExchange::follow_change(const Wishes& wishes, std::uint64_t change) {
+  std::array<std::int64_t, 3> all{!wishes.stop.empty(), wishes.broadcast,
+                                  static_cast<std::int64_t>(change)};
   if (replica_.size > 1)
-    replica_.group->all_reduce(std::span<std::int32_t>(all),
+    replica_.group->all_reduce(std::span<std::int64_t>(all),
                                {.op = collective::ReduceOp::maximum, .deadline = deadline()});
-  return {.stop = all[0] != 0, .broadcast = all[1] != 0 && replica_.size > 1};
+  agreed_ = {.stop = all[0] != 0, .broadcast = all[1] != 0 && replica_.size > 1};
+  return static_cast<std::uint64_t>(all[2]);
 }
 
 Range AllReduceExchange::share(std::int64_t items) const {
@@ -136,12 +174,14 @@ Sums AllReduceExchange::add_up(std::span<const Sums> mine, std::int64_t first, s
     waited_ += std::chrono::steady_clock::now() - begin;
   }
   Sums total(metrics);
+  item_samples_.clear();
   for (std::int64_t i = 0; i < items; ++i) {
     Sums sums(metrics);
     auto from = table.begin() + i * static_cast<std::int64_t>(width);
     std::copy_n(from, width - 1, sums.values.begin());
     sums.samples = from[static_cast<std::int64_t>(width) - 1];
     total.add(sums);
+    item_samples_.push_back(sums.samples);
   }
   return total;
 }

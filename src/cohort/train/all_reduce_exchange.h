@@ -17,7 +17,11 @@ class AllReduceExchange final : public Exchange {
 
   void agree(const nlohmann::json& values) override;
   std::string text_of_first(const std::function<std::string()>& make) override;
-  void attach(const Training& training) override;
+  void attach(const Training& training) override { attach(training, {}, {}); }
+  // The same with the runs of shards that each rank owns, and a call for each bucket that goes out
+  // (GradientSyncOptions).
+  void attach(const Training& training, std::vector<collective::ShardRange> runs,
+              std::function<void(std::size_t bucket)> on_bucket);
   collective::ShardRange own_shards() const override;
   parallel::GradientSync& gradients() override { return *gradients_; }
   std::int64_t begin(std::int64_t step) override { return step; }
@@ -28,6 +32,18 @@ class AllReduceExchange final : public Exchange {
   void end_shard(double weight) override;
   Sums finish_step(const StepPlace& place, std::span<const Sums> mine) override;
   Agreed follow(const Wishes& wishes) override;
+
+  // finish_step() in its two halves: everything that needs the others, then everything that changes
+  // the model.
+  Sums reduce_step(std::span<const Sums> mine);
+  void apply_step();
+  // Of the step that was reduced last: how many samples each shard had, and which rank computed it.
+  std::vector<std::uint32_t> shard_samples() const;
+  std::vector<std::uint16_t> shard_owners() const;
+  // As follow(), and the greatest of what the replicas give.
+  std::uint64_t follow_change(const Wishes& wishes, std::uint64_t change);
+  const Agreed& agreed() const { return agreed_; }
+
   void settle() override {}
   parallel::TableImages bring_state_home() override { return tables_->images(); }
   void restore_tables(parallel::TableImages images, std::int64_t step) override {
@@ -52,6 +68,9 @@ class AllReduceExchange final : public Exchange {
   std::optional<parallel::GradientSync> gradients_;
   std::optional<parallel::BufferSync> buffers_;
   std::optional<parallel::LocalTables> tables_;
+  std::vector<collective::ShardRange> runs_;  // by rank
+  std::vector<double> item_samples_;          // of the last add_up()
+  Agreed agreed_;
   std::chrono::nanoseconds waited_{};
 };
 

@@ -19,7 +19,10 @@ namespace cohort::train {
 //
 // Order: by stage(), and within a stage as given, so that metrics are averaged before anything
 // reads them, and the rate is set before it is logged, however the list was written.
-// Failure: an exception ends fit() on this worker, and with it the job.
+// In an elastic job an event may come twice with the same values, when a worker was lost while it
+// was handled: state (save_state) is put back before, what was written or printed stays. A worker
+// that joins later begins with on_train_begin and on_epoch_begin. Failure: an exception ends fit()
+// on this worker, and with it the job.
 class Callback {
  public:
   virtual ~Callback() = default;
@@ -33,6 +36,9 @@ class Callback {
   virtual void on_step_end(FitState&) {}   // fit.logs: of this step
   virtual void on_epoch_end(FitState&) {}  // fit.logs: of the epoch, validation included
   virtual void on_train_end(FitState&) {}
+  // In an elastic job workers came or went; fit.view and fit.view_reason say which and why. This
+  // worker may have become the chief, or be it no longer. Must not call collectives.
+  virtual void on_members_changed(FitState&) {}
   // fit() is leaving by an exception: give back what is held. Must not throw.
   virtual void on_failure(FitState&) noexcept {}
 

@@ -26,6 +26,7 @@ namespace cohort::train {
 struct StepPlace {
   std::int64_t epoch = 0;
   std::int64_t step = 0;     // of the whole training
+  std::int64_t first = 0;    // of its samples, in the epoch's order
   std::int64_t samples = 0;  // over all replicas
   std::int64_t own_samples = 0;
 };
@@ -45,9 +46,12 @@ struct Wishes {
   bool broadcast = false;  // worker 0's values, everywhere
 };
 
+class ElasticExchange;
+
 // How one replica agrees with the others of its job, while ReplicaTrainer and FitLoop say what a
 // replica does: one implementation for replicas that add up their gradients among themselves
-// (all_reduce_exchange.h), one for parameter servers (server_exchange.h).
+// (all_reduce_exchange.h), one for such replicas in an elastic job (elastic_exchange.h), one for
+// parameter servers (server_exchange.h).
 //
 //   agree, text_of_first           before there is a model
 //   attach                         this is what we train
@@ -122,6 +126,9 @@ class Exchange {
   virtual torch::Tensor gather_rows(const std::vector<torch::Tensor>& rows) = 0;
 
   virtual std::chrono::nanoseconds waited() const = 0;  // for other replicas
+
+  // This object, where replicas come and go; else null.
+  virtual ElasticExchange* elastic() { return nullptr; }
 };
 
 // The one that fits `replica`.

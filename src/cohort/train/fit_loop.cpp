@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/membership/fault_points.h"
 #include "cohort/train/checkpoint/module_state.h"
+#include "cohort/train/elastic_exchange.h"
 #include "cohort/train/resume.h"
 
 namespace cohort::train {
@@ -39,28 +41,47 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
       plan_(plan_of(*data_, trainer_options, options, trainer.shards())),
       own_workers_group_(form_workers_group(strategy)),
       begun_(Clock::now()),
-      waited_before_(trainer.exchange().waited()) {
+      waited_before_(trainer.exchange().waited()),
+      elastic_(trainer.exchange().elastic()) {
+  position_.next = Stage::train_begin;
+  position_.stop = false;
   view_.steps_per_epoch =
       options.steps_per_epoch > 0 ? options.steps_per_epoch : plan_.steps_per_epoch();
   go_to(steps_done);
-  view_.epoch = position_.epoch;
   view_.epochs = options.epochs;
-  view_.step = position_.step;
-  view_.step_in_epoch = position_.step_in_epoch;
   view_.max_steps = options.max_steps;
   view_.samples = data_->size();
   view_.batch_size = trainer_options.batch_size;
   view_.shards = trainer.shards();
   view_.fast_dev_run = options.fast_dev_run;
   view_.strategy_ = &strategy;
-  view_.workers_ = own_workers_group_ ? own_workers_group_.get() : trainer.replica().group;
   view_.module_ = &trainer.model().module();
   view_.optimizer_ = &trainer.optimizer();
   view_.rate_ = &trainer.learning_rate();
-  view_.gradients_ = &trainer.exchange().gradients();
   view_.make_checkpoint_ = [this] {
     return make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
   };
+  if (elastic_)
+    elastic_->keep_ledger({.samples = data_->size(),
+                           .batch = trainer_options.batch_size,
+                           .shards = trainer.shards(),
+                           .seed = trainer_options.seed,
+                           .shuffle = options.shuffle,
+                           .steps_per_epoch = view_.steps_per_epoch});
+  show_position();
+  show_replica();
+}
+
+void FitLoop::show_position() {
+  view_.epoch = position_.epoch;
+  view_.step = position_.step;
+  view_.step_in_epoch = position_.step_in_epoch;
+}
+
+// What callbacks reach by way of the group that there is now.
+void FitLoop::show_replica() {
+  view_.workers_ = own_workers_group_ ? own_workers_group_.get() : trainer_.replica().group;
+  view_.gradients_ = &trainer_.exchange().gradients();
 }
 
 // Past steps that this worker has behind it already. At an epoch's last step it stays in that
@@ -87,12 +108,12 @@ std::unique_ptr<collective::Group> FitLoop::form_workers_group(
 
 FitResult FitLoop::run() {
   try {
-    call(&Callback::on_train_begin);
-    while (!is_over()) run_epoch();
-    trainer_.exchange().settle();
-    view_.elapsed = Clock::now() - begun_;
-    view_.weights = fingerprint(trainer_.model().module());
-    call(&Callback::on_train_end);
+    while (!is_finished()) {
+      if (elastic_)
+        run_stage_or_recover();
+      else
+        run_stage();
+    }
   } catch (...) {
     for (const auto& callback : callbacks_) callback->on_failure(view_);
     throw;
@@ -107,24 +128,49 @@ FitResult FitLoop::run() {
   return result_;
 }
 
+// Each stage says what comes next as its last deed: before that, it can be done again.
+void FitLoop::run_stage() {
+  switch (position_.next) {
+    case Stage::train_begin:
+      if (elastic_) elastic_->begin_ledger(position_.step);
+      call(&Callback::on_train_begin);
+      position_.next = is_over() ? Stage::train_end : Stage::epoch_begin;
+      return;
+    case Stage::epoch_begin:
+      return begin_epoch();
+    case Stage::step:
+      return run_step();
+    case Stage::step_end:
+      call(&Callback::on_step_end);
+      catch_up();
+      position_.next = after_step();
+      return;
+    case Stage::epoch_end:
+      return end_epoch();
+    case Stage::train_end:
+      return end_training();
+    case Stage::over:
+      return;
+  }
+}
+
 bool FitLoop::is_over() const {
-  return stop_ || position_.epoch >= options_.epochs ||
+  return position_.stop || position_.epoch >= options_.epochs ||
          (options_.max_steps > 0 && position_.step >= options_.max_steps);
 }
 
-void FitLoop::run_epoch() {
+Stage FitLoop::after_step() const {
+  if (position_.step_in_epoch == view_.steps_per_epoch) return Stage::epoch_end;
+  return is_over() ? Stage::train_end : Stage::step;
+}
+
+void FitLoop::begin_epoch() {
   epoch_begun_ = Clock::now();
   epoch_samples_ = 0;
-  view_.epoch = position_.epoch;
-  view_.step_in_epoch = position_.step_in_epoch;
+  show_position();
   call(&Callback::on_epoch_begin);
   catch_up();
-  std::unique_ptr<Loader> loader = load_epoch();
-  while (!is_over() && position_.step_in_epoch < view_.steps_per_epoch) {
-    run_step(*loader);
-    if (catch_up()) loader = load_epoch();
-  }
-  if (position_.step_in_epoch == view_.steps_per_epoch) end_epoch();
+  position_.next = after_step();
 }
 
 // Past steps that the others made without this replica: what it did for them would come too late
@@ -135,9 +181,22 @@ bool FitLoop::catch_up() {
   if (behind <= 0) return false;
   position_.step += behind;
   position_.step_in_epoch += behind;
-  view_.step = position_.step;
-  view_.step_in_epoch = position_.step_in_epoch;
+  show_position();
   return true;
+}
+
+// A loader that goes on where the last step ended, or a new one: for another epoch, for other
+// shards, for a step that is done again.
+Loader& FitLoop::loader() {
+  const collective::ShardRange own = trainer_.exchange().own_shards();
+  const LoaderPlace wanted{position_.epoch, position_.step, own.first, own.count};
+  if (!loader_ || loader_place_ != wanted) {
+    loader_.reset();
+    loader_ = load_epoch();
+    loader_place_ = wanted;
+  }
+  ++loader_place_.step;
+  return *loader_;
 }
 
 // The batches that are left of this epoch, own shard by own shard.
@@ -157,24 +216,29 @@ std::unique_ptr<Loader> FitLoop::load_epoch() const {
       PrefetchOptions{.depth = options_.prefetch});
 }
 
-void FitLoop::run_step(Loader& loader) {
-  std::int64_t samples = plan_.batch(position_.step_in_epoch).size();
+void FitLoop::run_step() {
+  const Range batch = plan_.batch(position_.step_in_epoch);
   const collective::ShardRange own = trainer_.exchange().own_shards();
   const StepPlace place{
       .epoch = position_.epoch,
       .step = position_.step,
-      .samples = samples,
+      .first = batch.begin,
+      .samples = batch.size(),
       .own_samples =
           plan_.positions(position_.step_in_epoch, {own.first, own.first + own.count}).size()};
-  Sums sums = trainer_.step(place, [&] { return loader.next().value(); });
+  Loader& batches = loader();
+  Sums sums = trainer_.step(place, [&] {
+    membership::FaultPoints::of_this_process().reach("load", place.step);
+    return batches.next().value();
+  });
   steps_done_ = trainer_.exchange().steps_done(place);
   position_.sums.add(sums);
   ++position_.step;
   ++position_.step_in_epoch;
-  view_.samples_trained += samples;
-  epoch_samples_ += samples;
+  view_.samples_trained += place.samples;
+  epoch_samples_ += place.samples;
   update_view(sums);
-  call(&Callback::on_step_end);
+  position_.next = Stage::step_end;
 }
 
 void FitLoop::update_view(const Sums& sums) {
@@ -191,6 +255,7 @@ void FitLoop::update_view(const Sums& sums) {
 }
 
 void FitLoop::end_epoch() {
+  loader_.reset();
   Exchange& exchange = trainer_.exchange();
   exchange.take_buffers_of_first();
   Logs logs = position_.sums.logs(trainer_options_.metrics);
@@ -208,6 +273,15 @@ void FitLoop::end_epoch() {
   position_.sums = Sums(trainer_options_.metrics.size());
   call(&Callback::on_epoch_end);
   result_.history.push_back(view_.logs);
+  position_.next = is_over() ? Stage::train_end : Stage::epoch_begin;
+}
+
+void FitLoop::end_training() {
+  trainer_.exchange().settle();
+  view_.elapsed = Clock::now() - begun_;
+  view_.weights = fingerprint(trainer_.model().module());
+  call(&Callback::on_train_end);
+  position_.next = Stage::over;
 }
 
 Logs FitLoop::validate() {
@@ -227,7 +301,7 @@ void FitLoop::call(void (Callback::*event)(FitState&)) {
   }
   const auto agreed = trainer_.exchange().follow(
       {.stop = view_.stop_reason_, .broadcast = std::exchange(view_.broadcast_, false)});
-  stop_ = agreed.stop;
+  position_.stop = agreed.stop;
   if (replica.local != 0) trainer_.learning_rate().apply(control_.learning_rate);
   if (agreed.broadcast) trainer_.exchange().take_values_of_first();
 }

@@ -33,6 +33,9 @@ class FitState {
   std::int64_t max_steps = 0;        // of the whole training; 0: no limit
   std::int64_t samples_trained = 0;  // since fit() began
   bool fast_dev_run = false;         // callbacks that write files should not
+  // Of an elastic job: the number of the view, and why it differs from the one before.
+  std::uint64_t view = 0;
+  std::string view_reason;
 
   // Loss and metrics of the step or epoch that has just ended, and what callbacks add.
   Logs logs;

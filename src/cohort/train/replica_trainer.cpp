@@ -7,6 +7,7 @@
 
 #include "cohort/base/counter_random.h"
 #include "cohort/base/error.h"
+#include "cohort/membership/fault_points.h"
 #include "cohort/parallel/random_scope.h"
 
 namespace cohort::train {
@@ -95,6 +96,8 @@ Sums ReplicaTrainer::run_shard(const StepPlace& place, int shard, const Batch& b
 }
 
 Sums ReplicaTrainer::run_micro_batch(const StepPlace& place, const Batch& batch) {
+  auto& faults = membership::FaultPoints::of_this_process();
+  faults.reach("forward", place.step);
   torch::Tensor output, loss;
   {
     AutocastScope autocast(options_.precision, replica_.device);
@@ -103,6 +106,7 @@ Sums ReplicaTrainer::run_micro_batch(const StepPlace& place, const Batch& batch)
   }
   // Weighted by its samples, so that the sum over all micro-batches is the mean over the step's.
   double weight = static_cast<double>(batch.size()) / static_cast<double>(place.samples);
+  faults.reach("backward", place.step);
   (loss * (weight * loss_scale_.scale())).backward();
   return measure(output.detach(), batch.target, loss.detach());
 }

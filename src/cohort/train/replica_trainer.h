@@ -41,6 +41,8 @@ class ReplicaTrainer {
   torch::Tensor predict(const Dataset& data, std::int64_t batch_size);
 
   const parallel::Replica& replica() const { return replica_; }
+  // In an elastic job: its place among the replicas that are there now.
+  void set_replica(const parallel::Replica& replica) { replica_ = replica; }
   Exchange& exchange() { return exchange_; }
   const Model& model() const { return model_; }
   torch::optim::Optimizer& optimizer() { return *optimizer_; }

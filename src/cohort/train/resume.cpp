@@ -115,22 +115,31 @@ Position ResumePoint::restore(ReplicaTrainer& trainer, const Position& otherwise
                     trainer.shards(), state_->virtual_shards),
         {.advice = "Resume before anything else is done with the trainer."});
   if (checkpoint_) {
-    restore_module(*checkpoint_, kModel, trainer.model().module());
-    restore_optimizer(*checkpoint_, kOptimizer, trainer.optimizer(),
-                      ParameterNames(trainer.model().module()));
+    restore_tensors(trainer, *checkpoint_);
     trainer.exchange().restore_tables(pieces_of(*checkpoint_, kTables), state_->step);
   }
-  const auto& extra = state_->extra;
+  return restore_state(trainer, *state_, callbacks, otherwise.sums.values.size() - 1);
+}
+
+void restore_tensors(ReplicaTrainer& trainer, const Checkpoint& checkpoint) {
+  restore_module(checkpoint, kModel, trainer.model().module());
+  restore_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
+                    ParameterNames(trainer.model().module()));
+}
+
+Position restore_state(ReplicaTrainer& trainer, const TrainingState& state,
+                       std::span<const std::shared_ptr<Callback>> callbacks, std::size_t metrics) {
+  const auto& extra = state.extra;
   trainer.learning_rate().set_base(extra.at("base_learning_rate").get<double>());
   trainer.loss_scale().restore(extra.at("loss_scale").get<double>(),
                                extra.at("good_steps").get<int>());
   for (const auto& callback : callbacks)
-    if (auto name = callback->state_name(); !name.empty() && state_->callbacks.contains(name))
-      callback->load_state(state_->callbacks.at(name));
-  return {.epoch = state_->epoch,
-          .step_in_epoch = state_->steps_in_epoch,
-          .step = state_->step,
-          .sums = load_sums(extra.at("epoch_sums"), otherwise.sums.values.size() - 1)};
+    if (auto name = callback->state_name(); !name.empty() && state.callbacks.contains(name))
+      callback->load_state(state.callbacks.at(name));
+  return {.epoch = state.epoch,
+          .step_in_epoch = state.steps_in_epoch,
+          .step = state.step,
+          .sums = load_sums(extra.at("epoch_sums"), metrics)};
 }
 
 Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,

@@ -40,6 +40,12 @@ class ResumePoint {
   std::optional<Checkpoint> checkpoint_;  // on replica 0
 };
 
+// The parts of restore(): model and optimizer get the checkpoint's tensors; the rest of `state`
+// goes to its places, and where training stands is returned.
+void restore_tensors(ReplicaTrainer& trainer, const Checkpoint& checkpoint);
+Position restore_state(ReplicaTrainer& trainer, const TrainingState& state,
+                       std::span<const std::shared_ptr<Callback>> callbacks, std::size_t metrics);
+
 // All that a checkpoint holds, as of now; tensors share the model's memory.
 Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
                            const TrainerOptions& options,

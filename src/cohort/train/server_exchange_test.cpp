@@ -13,6 +13,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/socket.h"
 #include "cohort/train/callbacks/early_stopping.h"
+#include "cohort/train/plain_net_test.h"
 #include "cohort/train/training_fixture_test.h"
 
 namespace cohort::train {
@@ -20,23 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using namespace testing;
-
-// Batch norm, and nothing random: the threads of a process share LibTorch's generator.
-struct PlainNetImpl : torch::nn::Cloneable<PlainNetImpl> {
-  PlainNetImpl() { reset(); }
-  void reset() override {
-    conv = register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3).padding(1)));
-    norm = register_module("norm", torch::nn::BatchNorm2d(4));
-    head = register_module("head", torch::nn::Linear(4 * 4 * 4, 3));
-  }
-  torch::Tensor forward(const torch::Tensor& x) {
-    return head(torch::max_pool2d(torch::relu(norm(conv(x))), 2).flatten(1));
-  }
-  torch::nn::Conv2d conv{nullptr};
-  torch::nn::BatchNorm2d norm{nullptr};
-  torch::nn::Linear head{nullptr};
-};
-TORCH_MODULE(PlainNet);
 
 using MakeRule = std::function<std::shared_ptr<torch::optim::Optimizer>(const PlainNet&)>;
 

@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cohort/base/error.h"
 #include "cohort/train/callbacks/horovod.h"
+#include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/callbacks/progress.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/checkpoint/optimizer_clone.h"
+#include "cohort/train/elastic_exchange.h"
 #include "cohort/train/fit_loop.h"
 #include "cohort/train/replica_trainer.h"
 #include "cohort/train/resume.h"
@@ -71,6 +75,14 @@ std::vector<std::shared_ptr<Callback>> in_order(const FitOptions& options) {
   return callbacks;
 }
 
+// Where this training's own checkpoints lie; empty: it makes none.
+std::string checkpoints_of(const FitOptions& options) {
+  for (const auto& callback : options.callbacks)
+    if (const auto* checkpoints = dynamic_cast<const ModelCheckpoint*>(callback.get()))
+      return checkpoints->folder().string();
+  return {};
+}
+
 FitOptions one_step_of(FitOptions options, std::int64_t steps_done) {
   options.epochs = std::max<std::int64_t>(options.epochs, 1);
   options.steps_per_epoch = 1;
@@ -129,6 +141,15 @@ struct Trainer::State {
                                                    copy.module().parameters())};
   }
 
+  FitResult fit_once(const parallel::Replica& replica, Exchange& exchange, const DatasetPtr& data,
+                     const FitOptions& fit, std::span<const std::shared_ptr<Callback>> callbacks,
+                     FitControl& control, const std::function<void()>& on_begun = {});
+  FitResult fit_elastic(ElasticExchange& exchange, const DatasetPtr& data, const FitOptions& fit,
+                        std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control);
+  static FitOptions after_a_loss(const ElasticExchange& exchange, FitOptions fit);
+  FitResult join_fit(ElasticExchange& exchange, const DatasetPtr& data, const FitOptions& fit,
+                     std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control);
+
   int default_shards() const {
     return options.virtual_shards > 0 ? options.virtual_shards : strategy->shards();
   }
@@ -173,28 +194,91 @@ FitResult Trainer::fit(std::shared_ptr<const Dataset> data, FitOptions options) 
   auto callbacks = in_order(options);
   FitControl control;
   FitResult result;
+  if (options.resume.empty() && state.strategy->resumes()) options.resume = checkpoints_of(options);
   state.strategy->run([&](const parallel::Replica& replica) {
     Exchange& exchange = state.exchange_of(replica);
     agree_on_options(exchange, state.options, options);
-    auto checkpoint = ResumePoint::find(exchange, replica.size, options.resume, state.options);
-    ReplicaTrainer& part = state.part_of(replica, checkpoint.shards(state.default_shards()));
-    std::span<const std::shared_ptr<Callback>> own_callbacks = callbacks;
-    if (replica.local > 0) own_callbacks = {};
-    Position position = checkpoint.restore(part, state.position, own_callbacks);
-    if (const std::string plan = exchange.dry_run(); !plan.empty()) {
-      if (replica.is_first()) std::fputs(plan.c_str(), stdout);
-      result.stopped = "a dry run";
-      return;
-    }
-    FitLoop loop(part, *state.strategy, data, options, state.options, own_callbacks, control,
-                 position, exchange.begin(position.step));
-    FitResult mine = loop.run();
-    if (replica.local == 0) {
+    auto own_callbacks = replica.local == 0 ? std::span<const std::shared_ptr<Callback>>(callbacks)
+                                            : std::span<const std::shared_ptr<Callback>>();
+    if (ElasticExchange* elastic = exchange.elastic())
+      result = state.fit_elastic(*elastic, data, options, own_callbacks, control);
+    else if (auto mine = state.fit_once(replica, exchange, data, options, own_callbacks, control);
+             replica.local == 0)
       result = std::move(mine);
-      state.position = loop.position();
-    }
   });
   return result;
+}
+
+// From where the checkpoint or the last fit() ended to the end.
+FitResult Trainer::State::fit_once(const parallel::Replica& replica, Exchange& exchange,
+                                   const DatasetPtr& data, const FitOptions& fit,
+                                   std::span<const std::shared_ptr<Callback>> callbacks,
+                                   FitControl& control, const std::function<void()>& on_begun) {
+  auto checkpoint = ResumePoint::find(exchange, replica.size, fit.resume, options);
+  ReplicaTrainer& part = part_of(replica, checkpoint.shards(default_shards()));
+  Position from = checkpoint.restore(part, position, callbacks);
+  if (const std::string plan = exchange.dry_run(); !plan.empty()) {
+    if (replica.is_first()) std::fputs(plan.c_str(), stdout);
+    return {.history = {}, .step = from.step, .stopped = "a dry run", .weights = {}};
+  }
+  FitLoop loop(part, *strategy, data, fit, options, callbacks, control, from,
+               exchange.begin(from.step));
+  loop.on_begun(on_begun);
+  FitResult result = loop.run();
+  if (replica.local == 0) position = loop.position();
+  return result;
+}
+
+// Into a training that others have under way.
+FitResult Trainer::State::join_fit(ElasticExchange& exchange, const DatasetPtr& data,
+                                   const FitOptions& fit,
+                                   std::span<const std::shared_ptr<Callback>> callbacks,
+                                   FitControl& control) {
+  const nlohmann::json image = exchange.receive();
+  const parallel::Replica replica = exchange.replica();
+  ReplicaTrainer& part = part_of(replica, image.at("state").at("virtual_shards").get<int>());
+  part.set_replica(replica);
+  FitLoop loop(part, *strategy, data, fit, options, callbacks, control, position, position.step);
+  loop.join(image);
+  FitResult result = loop.run();
+  position = loop.position();
+  return result;
+}
+
+// Where everybody who had the state was lost, the job's own checkpoints are the newest there is.
+FitOptions Trainer::State::after_a_loss(const ElasticExchange& exchange, FitOptions fit) {
+  const std::string folder = checkpoints_of(fit);
+  if (fit.resume.empty() && exchange.view().number > 1 && exchange.is_output(folder))
+    fit.resume = folder;
+  return fit;
+}
+
+// Until the training has begun on all workers, the loss of one means to begin again with the rest,
+// from the values that the model had.
+FitResult Trainer::State::fit_elastic(ElasticExchange& exchange, const DatasetPtr& data,
+                                      const FitOptions& fit,
+                                      std::span<const std::shared_ptr<Callback>> callbacks,
+                                      FitControl& control) {
+  std::optional<NamedTensors> initial;
+  while (true) {
+    try {
+      if (exchange.is_behind()) return join_fit(exchange, data, fit, callbacks, control);
+      if (initial) {
+        restore_module(model.module(), *initial);
+        optimizer->state().clear();
+      } else {
+        initial.emplace(capture_module(model.module()));
+        for (auto& [name, tensor] : *initial) tensor = tensor.clone();
+      }
+      return fit_once(exchange.replica(), exchange, data, after_a_loss(exchange, fit), callbacks,
+                      control, [&] { initial.reset(); });
+    } catch (const BeginAgain&) {
+    } catch (const Error& error) {
+      if (!exchange.survives(error)) throw;
+      exchange.change(membership::kNoState, error.what());
+    }
+    if (auto& part = replicas.front()) part->set_replica(exchange.replica());
+  }
 }
 
 Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {

@@ -30,7 +30,9 @@ LearningRateWarmup::LearningRateWarmup(double epochs, double target)
 }
 
 double LearningRateWarmup::factor(double epochs_done, const FitState& fit) const {
-  double target = target_ > 0 ? target_ : fit.strategy().replicas();
+  // In an elastic job those that there is a place for: the rate must not depend on who was lost.
+  const int replicas = fit.strategy().places() * fit.strategy().local_replicas();
+  double target = target_ > 0 ? target_ : replicas;
   return epochs_done >= epochs_ ? target : 1 + (target - 1) * epochs_done / epochs_;
 }
 

@@ -29,6 +29,13 @@ void CsvLog::on_train_begin(FitState& fit) {
     file_ = std::make_unique<report::CsvLog>(path_, resume_after(fit));
 }
 
+void CsvLog::on_members_changed(FitState& fit) {
+  if (!fit.is_chief())
+    file_.reset();
+  else if (!file_)
+    on_train_begin(fit);
+}
+
 void CsvLog::on_epoch_end(FitState& fit) {
   if (!file_) return;
   file_->write(row_of(fit));
@@ -41,7 +48,7 @@ WorkerLog::WorkerLog(std::filesystem::path folder, std::int64_t every_steps)
 void WorkerLog::on_train_begin(FitState& fit) {
   if (fit.fast_dev_run) return;
   file_ = std::make_unique<report::JsonLinesLog>(
-      folder_ / fmt::format("worker-{}.jsonl", fit.strategy().worker()), resume_after(fit));
+      folder_ / fmt::format("worker-{}.jsonl", fit.strategy().place()), resume_after(fit));
   write(fit, "begin");
 }
 
@@ -56,6 +63,7 @@ void WorkerLog::write(const FitState& fit, const char* event) {
   if (!file_) return;
   auto row = row_of(fit);
   row.values.emplace_back("event", std::string(event));
+  if (fit.view > 0) row.values.emplace_back("view", static_cast<std::int64_t>(fit.view));
   row.values.emplace_back("pid", static_cast<std::int64_t>(getpid()));
   row.values.emplace_back("seconds", std::chrono::duration<double>(fit.elapsed).count());
   row.values.emplace_back("samples_per_second", fit.samples_per_second);

@@ -18,6 +18,7 @@ class CsvLog : public Callback {
 
   Stage stage() const override { return Stage::writers; }
   void on_train_begin(FitState& fit) override;
+  void on_members_changed(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
 
  private:
@@ -33,6 +34,7 @@ class WorkerLog : public Callback {
 
   Stage stage() const override { return Stage::writers; }
   void on_train_begin(FitState& fit) override;
+  void on_members_changed(FitState& fit) override { write(fit, "members"); }
   void on_step_end(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
   void on_train_end(FitState& fit) override;

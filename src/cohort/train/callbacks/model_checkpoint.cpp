@@ -2,7 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cohort/base/error.h"
 #include "cohort/base/log.h"
+#include "cohort/membership/fault_points.h"
 
 namespace cohort::train {
 
@@ -10,10 +12,33 @@ ModelCheckpoint::ModelCheckpoint(std::filesystem::path folder, ModelCheckpointOp
     : folder_(std::move(folder)), options_(options), monitor_(options.watch.value_or(Watch{})) {}
 
 void ModelCheckpoint::on_train_begin(FitState& fit) {
-  if (!fit.is_chief() || fit.fast_dev_run) return;
+  open(fit);
+  saved_step_ = fit.step;
+}
+
+void ModelCheckpoint::on_members_changed(FitState& fit) {
+  succeeds_ = fit.is_chief() && !writer_;
+  if (!fit.is_chief()) close();
+  if (succeeds_) saved_step_ = -1;  // what another chief has saved is not known
+}
+
+// A chief that was shut out, but whose process still holds the folder (it may be suspended), keeps
+// its successor from writing until it has let go.
+bool ModelCheckpoint::can_write(const FitState& fit) {
+  if (writer_ || !succeeds_) return writer_ != nullptr;
+  try {
+    open(fit);
+    succeeds_ = false;
+  } catch (const InvalidInput& error) {
+    log::warning("no checkpoint of step {}: {}", fit.step, error.message());
+  }
+  return writer_ != nullptr;
+}
+
+void ModelCheckpoint::open(const FitState& fit) {
+  if (writer_ || !fit.is_chief() || fit.fast_dev_run) return;
   writer_ = std::make_unique<CheckpointWriter>(
       CheckpointWriterOptions{.folder = folder_, .keep_last = options_.keep});
-  saved_step_ = fit.step;
 }
 
 void ModelCheckpoint::on_step_end(FitState& fit) {
@@ -21,22 +46,25 @@ void ModelCheckpoint::on_step_end(FitState& fit) {
 }
 
 void ModelCheckpoint::on_epoch_end(FitState& fit) {
-  if (!writer_) return;
   SaveOptions how;
-  if (options_.watch || fit.logs.contains(monitor_.watch().name))
-    if (monitor_.improved(fit.logs)) how.best = {monitor_.watch().name, monitor_.best()};
+  const std::string& watched = monitor_.watch().name;
+  // Every worker knows the best value: it may be the chief next time.
+  if ((options_.watch || fit.logs.contains(watched)) && !fit.is_elsewhere(watched))
+    if (monitor_.improved(fit.logs)) how.best = {watched, monitor_.best()};
   bool due = options_.every_epochs > 0 && (fit.epoch + 1) % options_.every_epochs == 0;
   if (due || how.best) save(fit, how);
 }
 
 void ModelCheckpoint::on_train_end(FitState& fit) {
-  if (!writer_) return;
   if (options_.last && saved_step_ != fit.step) save(fit, {});
+  if (!writer_) return;
   writer_->close();
   writer_.reset();
 }
 
-void ModelCheckpoint::on_failure(FitState&) noexcept {
+void ModelCheckpoint::on_failure(FitState&) noexcept { close(); }
+
+void ModelCheckpoint::close() noexcept {
   if (!writer_) return;
   try {
     writer_->close();
@@ -47,7 +75,8 @@ void ModelCheckpoint::on_failure(FitState&) noexcept {
 }
 
 void ModelCheckpoint::save(FitState& fit, const SaveOptions& how) {
-  if (!writer_) return;
+  if (!can_write(fit)) return;
+  membership::FaultPoints::of_this_process().reach("checkpoint", fit.step);
   writer_->save(fit.checkpoint(), how);
   saved_step_ = fit.step;
 }

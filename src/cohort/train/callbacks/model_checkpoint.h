@@ -27,7 +27,9 @@ class ModelCheckpoint : public Callback {
   explicit ModelCheckpoint(std::filesystem::path folder, ModelCheckpointOptions options = {});
 
   Stage stage() const override { return Stage::checkpoint; }
+  const std::filesystem::path& folder() const { return folder_; }
   void on_train_begin(FitState& fit) override;
+  void on_members_changed(FitState& fit) override;
   void on_step_end(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
   void on_train_end(FitState& fit) override;
@@ -38,12 +40,16 @@ class ModelCheckpoint : public Callback {
   void load_state(const nlohmann::json& state) override;
 
  private:
+  void open(const FitState& fit);
+  void close() noexcept;
+  bool can_write(const FitState& fit);
   void save(FitState& fit, const SaveOptions& how);
 
   std::filesystem::path folder_;
   ModelCheckpointOptions options_;
   Monitor monitor_;
   std::unique_ptr<CheckpointWriter> writer_;  // on the chief, while fit() runs
+  bool succeeds_ = false;                     // another chief, and has not written yet
   std::int64_t saved_step_ = -1;
 };
 

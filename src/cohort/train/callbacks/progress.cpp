@@ -34,6 +34,14 @@ void Progress::on_train_begin(FitState& fit) {
     screen_->print(fmt::format("goes on after step {}, in epoch {}", fit.step, fit.epoch + 1));
 }
 
+void Progress::on_members_changed(FitState& fit) {
+  if (!fit.is_chief())
+    screen_.reset();
+  else if (!screen_)
+    on_train_begin(fit);
+  summary_.workers = fit.strategy().workers();
+}
+
 void Progress::on_epoch_begin(FitState& fit) { epoch_began_ = fit.elapsed; }
 
 void Progress::on_step_end(FitState& fit) {

@@ -15,6 +15,7 @@ class Progress : public Callback {
  public:
   Stage stage() const override { return Stage::screen; }
   void on_train_begin(FitState& fit) override;
+  void on_members_changed(FitState& fit) override;
   void on_epoch_begin(FitState& fit) override;
   void on_step_end(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;

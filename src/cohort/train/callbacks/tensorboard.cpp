@@ -25,6 +25,13 @@ void TensorBoard::on_train_begin(FitState& fit) {
   begin_session(fit);
 }
 
+void TensorBoard::on_members_changed(FitState& fit) {
+  if (!fit.is_chief())
+    on_failure(fit);
+  else if (!writer_)
+    on_train_begin(fit);
+}
+
 void TensorBoard::begin_session(const FitState& fit) {
   std::string model = "| parameter | shape |\n|---|---|\n";
   std::int64_t values = 0;

@@ -24,6 +24,7 @@ class TensorBoard : public Callback {
 
   Stage stage() const override { return Stage::writers; }
   void on_train_begin(FitState& fit) override;
+  void on_members_changed(FitState& fit) override;
   void on_step_end(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
   void on_train_end(FitState& fit) override;

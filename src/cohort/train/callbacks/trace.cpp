@@ -47,18 +47,28 @@ Trace::Trace(std::filesystem::path folder) : folder_(std::move(folder)) {}
 void Trace::on_train_begin(FitState& fit) {
   if (fit.fast_dev_run) return;
   recorder_ = std::make_unique<report::TraceRecorder>(
-      report::TraceOptions{.rank = fit.strategy().worker(),
-                           .process_name = fmt::format("worker {}", fit.strategy().worker())});
+      report::TraceOptions{.rank = fit.strategy().place(),
+                           .process_name = fmt::format("worker {}", fit.strategy().place())});
   recorder_->name_thread("training");
-  if (fit.strategy().has_group())
+  // Whoever joins later finds nobody to compare clocks with.
+  if (fit.strategy().has_group() && fit.view == 0)
     recorder_->set_clock_offset_us(clock_offset(fit.workers()) / 1000);
   fit.gradients().record_events(true);
+}
+
+void Trace::on_members_changed(FitState& fit) {
+  if (!recorder_) return;
+  recorder_->complete(recorder_->intern(fmt::format("view {}: {}", fit.view, fit.view_reason)),
+                      "members", last_, report::trace_now(),
+                      {"view", static_cast<double>(fit.view)});
+  last_ = report::trace_now();
 }
 
 void Trace::on_epoch_begin(FitState&) { last_ = report::trace_now(); }
 
 void Trace::on_step_end(FitState& fit) {
   if (!recorder_) return;
+  fit.gradients().record_events(true);  // a change of members makes new ones
   recorder_->complete("step", "step", last_, report::trace_now(),
                       {"step", static_cast<double>(fit.step)});
   for (const auto& event : fit.gradients().take_events())
@@ -84,8 +94,8 @@ void Trace::on_train_end(FitState& fit) {
   if (fit.strategy().has_group()) fit.workers().barrier();
   if (fit.is_chief()) {
     std::vector<std::filesystem::path> files;
-    for (int worker = 0; worker < fit.strategy().workers(); ++worker) {
-      auto file = folder_ / fmt::format("trace-rank{}.json", worker);
+    for (int place = 0; place < fit.strategy().places(); ++place) {
+      auto file = folder_ / fmt::format("trace-rank{}.json", place);
       if (std::filesystem::exists(file)) files.push_back(file);
     }
     if (static_cast<int>(files.size()) < fit.strategy().workers())

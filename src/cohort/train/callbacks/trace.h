@@ -17,6 +17,7 @@ class Trace : public Callback {
 
   Stage stage() const override { return Stage::writers; }
   void on_train_begin(FitState& fit) override;
+  void on_members_changed(FitState& fit) override;
   void on_epoch_begin(FitState& fit) override;
   void on_step_end(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
