@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-frameworks bench format install clean
+.PHONY: help setup build demo test test-frameworks test-soak soak-elastic bench format install clean
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -32,6 +32,12 @@ test: build ## build, then run every test but the frameworks' and the slow ones
 
 test-frameworks: build ## run TensorFlow and PyTorch programs; installs both into .venv-frameworks
 	@tests/frameworks/run
+
+test-soak: build ## run the tests that take tens of minutes (label slow)
+	@ctest --test-dir build -L slow --output-on-failure
+
+soak-elastic: build ## kill a worker every 3 seconds, for SECONDS=600; curves in build/soak/
+	@python3 tests/elastic/soak.py --seconds $(or $(SECONDS),600)
 
 bench: build ## run every benchmark of bench/benchmarks.txt; results in build/bench/
 	@scripts/bench

@@ -287,9 +287,12 @@ class Mistakes(LauncherTest):
     def test_an_unknown_option_names_the_nearest(self):
         self.assert_refused(["--wokers", 2, "--", "true"], "--wokers", "--workers")
 
-    def test_other_hosts_are_not_yet_served(self):
-        self.assert_refused(["--hosts", "node1.example:4,node2.example:4", "--", "true"],
-                            "node1.example", "not supported yet")
+    def test_hosts_are_checked_before_anything_starts(self):
+        self.assert_refused(["--hosts", "node1.invalid:4,node2.invalid:4", "--", "true"],
+                            "node1.invalid", "--address")
+        self.assert_refused(["--hosts", "node1:1", "--address", "10.0.0.1", "--remote-shell", "'ssh", "--", "true"],
+                            "is not closed")
+        self.assert_refused(["--hosts", "-oProxyCommand=x", "--", "true"], "no name of a host")
         hostfile = self.script("# cluster\nlocalhost slots=2\nfarhost\n", "hosts")
         self.assert_refused(["--hostfile", hostfile, "--", "true"], "farhost")
         self.assert_refused(["--hosts", "me@localhost", "--", "true"], "user name", "localhost")

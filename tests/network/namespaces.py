@@ -59,17 +59,22 @@ class Network:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=PATIENCE)
 
 
-class HostsTest(unittest.TestCase):
-    """Three hosts for all tests of a class, and a folder and a secret for each test. A host is a number; None stands
-    for this machine itself."""
+class ThreeHosts:
+    """Three hosts for all tests of a class that is derived from this one first."""
 
     @classmethod
     def setUpClass(cls):
+        super().setUpClass()
         cls.network = Network(3)
 
     @classmethod
     def tearDownClass(cls):
         cls.network.close()
+        super().tearDownClass()
+
+
+class HostsTest(ThreeHosts, unittest.TestCase):
+    """A folder and a secret for each test. A host is a number; None stands for this machine itself."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

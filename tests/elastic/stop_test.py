@@ -1,0 +1,68 @@
+"""Workers that are stopped (SIGSTOP) hold nobody up for longer than their lease, and come back."""
+
+import signal
+import time
+import unittest
+
+from elastic_job import PROGRAM, ElasticTest
+
+LEASE = 1.0
+WORDS = [PROGRAM, "--steps", 300, "--shards", 8, "--pause", 60]
+
+
+class StopTest(ElasticTest):
+    def start_training(self):
+        self.slow.touch()
+        job = self.start_job(*WORDS, workers="2:3", options=["--lease", LEASE])
+        self.wait_for_size(job, 3)
+        self.wait_for_steps(job, 5)
+        return job
+
+    def stop_and_continue(self, job, worker):
+        """Returns the number of the view from which the worker was shut out."""
+        pid, view = job.tasks()[worker]["pid"], job.view()[0]
+        job.kill(worker, signal.SIGSTOP)
+        begin = time.monotonic()
+        self.wait(job, lambda: job.events("resumed", view + 1), "training without the stopped worker")
+        self.assertLess(time.monotonic() - begin, 3 * LEASE + 1)
+        self.assertNotIn(worker, [member for member, _ in job.view()[1]])
+        self.wait_for_steps(job, 10)
+        self.assertEqual(job.tasks()[worker]["pid"], pid, "the stopped process was given up")
+        job.kill_pid(pid, signal.SIGCONT)
+        self.wait_for_size(job, 3)
+        self.wait_for_steps(job, 10)
+        return view + 1
+
+    def test_a_stopped_worker_is_left_behind_and_comes_back(self):
+        job = self.start_training()
+        self.stop_and_continue(job, 1)
+        self.check_result(job, *WORDS)
+
+    def test_the_chief_can_be_stopped_too(self):
+        job = self.start_training()
+        chief = job.view()[1][0][0]
+        view = self.stop_and_continue(job, chief)
+        self.assertIn(f"worker/{chief}", str(job.events("evicted", view - 1)))
+        self.check_result(job, *WORDS)
+
+    def test_a_stop_shorter_than_the_lease_changes_nothing(self):
+        job = self.start_training()
+        for worker in (0, 1, 2):
+            view = job.view()[0]
+            job.kill(worker, signal.SIGSTOP)
+            time.sleep(LEASE * 0.3)
+            job.kill(worker, signal.SIGCONT)
+            self.wait_for_steps(job, 10)
+            self.assertEqual(job.view()[0], view, job.tell())
+        self.check_result(job, *WORDS)
+
+    def test_a_worker_stopped_for_ever_does_not_keep_the_job_from_ending(self):
+        job = self.start_training()
+        view = job.view()[0]
+        job.kill(2, signal.SIGSTOP)
+        self.wait(job, lambda: job.events("resumed", view + 1), "training without the stopped worker")
+        self.check_result(job, *WORDS)
+
+
+if __name__ == "__main__":
+    unittest.main()
