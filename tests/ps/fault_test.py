@@ -98,7 +98,8 @@ class FaultTest(LauncherTest):
         killed = self.kill_at_random(job, kinds, kills, one_server_at_a_time="replica" in options)
         slow.unlink()
         result = self.finish(job)
-        self.assertGreaterEqual(killed, kills, "the job was over before enough tasks were killed")
+        self.assertGreaterEqual(killed, kills, "the job was over before enough tasks were killed: "
+                                f"exit {result.code}, {result.stderr[-3000:]}")
         return result
 
     def undisturbed(self, *options):
