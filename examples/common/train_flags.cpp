@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include "parse_arguments.h"
+
 namespace examples {
 
 void TrainFlags::declare(CLI::App& app) {
@@ -37,16 +39,7 @@ void TrainFlags::declare(CLI::App& app) {
 }
 
 bool TrainFlags::parse(CLI::App& app, const cohort::Context& context) {
-  std::vector<std::string> arguments(context.arguments().rbegin(), context.arguments().rend());
-  try {
-    app.parse(arguments);  // wants them last first
-  } catch (const CLI::CallForHelp&) {
-    std::puts(app.help().c_str());
-    return false;
-  } catch (const CLI::ParseError& error) {
-    throw cohort::InvalidInput(error.what(), {.advice = "See --help."});
-  }
-  return true;
+  return parse_arguments(app, context.arguments());
 }
 
 cohort::TrainerOptions TrainFlags::trainer_options() const {

@@ -15,6 +15,8 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
+#include "../common/parse_arguments.h"
+
 namespace {
 
 struct Flags {
@@ -36,15 +38,7 @@ std::optional<Flags> parse(std::vector<std::string> arguments) {
       ->capture_default_str();
   app.add_option("--max_steps", flags.max_steps, "Stop after so many steps; 0: never");
   app.add_option("--learning_rate", flags.learning_rate, "For one replica")->capture_default_str();
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  try {
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw cohort::InvalidInput(error.what(), {.advice = "See --help."});
-  }
+  if (!examples::parse_arguments(app, std::move(arguments))) return std::nullopt;
   return flags;
 }
 

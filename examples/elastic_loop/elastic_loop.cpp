@@ -14,6 +14,8 @@
 #include <cstdio>
 #include <thread>
 
+#include "../common/parse_arguments.h"
+
 namespace {
 
 struct Flags {
@@ -44,15 +46,7 @@ std::optional<Flags> parse(std::vector<std::string> arguments) {
       ->capture_default_str();
   app.add_option("--step_ms", flags.step_ms, "Waits so long in each step, to see what happens");
   app.add_flag("--log_commits", flags.log_commits, "Prints what each commit holds");
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
-  try {
-    app.parse(arguments);
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw cohort::InvalidInput(error.what(), {.advice = "See --help."});
-  }
+  if (!examples::parse_arguments(app, std::move(arguments))) return std::nullopt;
   return flags;
 }
 

@@ -1,9 +1,9 @@
 // A training for tests and benchmarks of elastic jobs: an MLP with dropout on made-up data.
 // usage: elastic_program [--steps N] [--batch N] [--width N] [--samples N] [--shards N]
-//                        [--checkpoint_steps N] [--pause MS] [--slow FILE] [--times FOLDER]
+//                        [--checkpoint_steps N] [--pause MS] [--slow FILE] [--times FOLDER] [--norm]
 //
-// --width sets the size of the model: 64 has 0.2 MB of parameters, 4096 has 80 MB. An epoch has
-// --samples samples and a validation. Workers pause MS after each step while FILE exists: tests
+// --width sets the size of the model: 64 has 0.2 MB of parameters, 4096 has 80 MB. --norm adds batch
+// norm, and with it buffers. An epoch has --samples samples and a validation. Workers pause MS after each step while FILE exists: tests
 // keep a job alive for as long as they need, without a different result. Every process appends each
 // step that it has applied to FOLDER/worker-I.PID, one write a line: "STEP NANOSECONDS LOSS", with
 // the nanoseconds of CLOCK_MONOTONIC, which all processes of a host share. At the end the chief
@@ -37,6 +37,7 @@ struct Options {
   int pause_ms = 0;
   std::string slow;
   std::string times;
+  bool norm = false;
 };
 
 Options parse(const cohort::Context& context) {
@@ -52,6 +53,7 @@ Options parse(const cohort::Context& context) {
                  "milliseconds after each step, while --slow is there");
   app.add_option("--slow", options.slow, "a file");
   app.add_option("--times", options.times, "folder for the times of steps");
+  app.add_flag("--norm", options.norm, "batch norm between the hidden layers");
   std::vector<std::string> words(context.arguments().rbegin(), context.arguments().rend());
   try {
     app.parse(words);
@@ -62,18 +64,23 @@ Options parse(const cohort::Context& context) {
 }
 
 struct NetImpl : torch::nn::Cloneable<NetImpl> {
-  explicit NetImpl(std::int64_t width) : width_(width) { reset(); }
+  NetImpl(std::int64_t width, bool normed) : width_(width), normed_(normed) { reset(); }
   void reset() override {
     first = register_module("first", torch::nn::Linear(kInputs, width_));
+    if (normed_) norm = register_module("norm", torch::nn::BatchNorm1d(width_));
     second = register_module("second", torch::nn::Linear(width_, width_));
     dropout = register_module("dropout", torch::nn::Dropout(0.1));
     third = register_module("third", torch::nn::Linear(width_, kClasses));
   }
   torch::Tensor forward(const torch::Tensor& x) {
-    return third(dropout(torch::relu(second(torch::relu(first(x))))));
+    torch::Tensor hidden = torch::relu(first(x));
+    if (normed_) hidden = norm(hidden);
+    return third(dropout(torch::relu(second(hidden))));
   }
   std::int64_t width_;
+  bool normed_;
   torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
   torch::nn::Dropout dropout{nullptr};
 };
 TORCH_MODULE(Net);
@@ -121,7 +128,7 @@ int run(int argc, char** argv) {
   if (context.is_service()) return context.serve();
   const Options options = parse(context);
   torch::manual_seed(1);
-  Net net(options.width);
+  Net net(options.width, options.norm);
   auto optimizer = std::make_shared<torch::optim::SGD>(
       net->parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
   cohort::Trainer trainer(

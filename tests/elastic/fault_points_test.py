@@ -6,7 +6,7 @@ import unittest
 from elastic_job import PROGRAM, ElasticTest
 
 LEASE = 1.0
-WORDS = [PROGRAM, "--steps", 300, "--shards", 8, "--checkpoint_steps", 10, "--pause", 5]
+WORDS = [PROGRAM, "--steps", 300, "--shards", 8, "--checkpoint_steps", 10, "--norm", "--pause", 5]
 STEP_PHASES = ("load", "forward", "backward", "bucket0", "bucket", "reduce", "apply", "applied")
 
 

@@ -38,19 +38,11 @@ std::vector<Host> with_slots(std::vector<Host> hosts, int slots_per_host) {
 
 std::vector<Host> parse_discovered_hosts(std::string_view text, int slots_per_host) {
   std::vector<Host> hosts;
-  int number = 0;
-  for (const auto& raw : split(text, '\n')) {
-    ++number;
-    std::string_view line = trim(std::string_view(raw).substr(0, raw.find('#')));
-    if (line.empty()) continue;
-    try {
-      Host host = parse_host(line);
-      host.slots = host.slots.value_or(slots_per_host);
-      add_host(host, hosts);
-    } catch (const InvalidInput& error) {
-      throw InvalidInput(fmt::format("line {}: {}", number, error.message()), error.context());
-    }
-  }
+  for_each_host_line(text, "", [&](std::string_view line) {
+    Host host = parse_host(line);
+    host.slots = host.slots.value_or(slots_per_host);
+    add_host(host, hosts);
+  });
   return hosts;
 }
 

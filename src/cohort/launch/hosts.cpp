@@ -73,6 +73,23 @@ Host parse_host(std::string_view text) {
   return host;
 }
 
+void for_each_host_line(std::string_view text, const std::string& source,
+                        const std::function<void(std::string_view line)>& take) {
+  int number = 0;
+  for (const auto& raw : split(text, '\n')) {
+    ++number;
+    std::string_view line = trim(std::string_view(raw).substr(0, raw.find('#')));
+    if (line.empty()) continue;
+    try {
+      take(line);
+    } catch (const InvalidInput& error) {
+      throw InvalidInput(fmt::format("{}{}line {}: {}", source, source.empty() ? "" : " ", number,
+                                     error.message()),
+                         error.context());
+    }
+  }
+}
+
 std::vector<Host> read_hostfile(const std::filesystem::path& path) {
   std::string text;
   try {
@@ -81,27 +98,18 @@ std::vector<Host> read_hostfile(const std::filesystem::path& path) {
     throw InvalidInput(error.message(), {.advice = "Check the path given to --hostfile."});
   }
   std::vector<Host> hosts;
-  int number = 0;
-  for (const auto& raw : split(text, '\n')) {
-    ++number;
-    std::string_view line = trim(std::string_view(raw).substr(0, raw.find('#')));
-    if (line.empty()) continue;
-    try {
-      size_t space = line.find_first_of(" \t");
-      Host host = parse_host(line.substr(0, space));
-      std::string_view rest =
-          space == std::string_view::npos ? std::string_view{} : trim(line.substr(space));
-      if (rest.starts_with("slots="))
-        host.slots = parse_slots(rest.substr(6), host.name);
-      else if (!rest.empty())
-        throw InvalidInput(fmt::format("'{}' after host '{}' is not understood", rest, host.name),
-                           {.advice = "Write: node1 slots=4"});
-      hosts.push_back(host);
-    } catch (const InvalidInput& error) {
-      throw InvalidInput(fmt::format("{} line {}: {}", path.string(), number, error.message()),
-                         error.context());
-    }
-  }
+  for_each_host_line(text, path.string(), [&](std::string_view line) {
+    size_t space = line.find_first_of(" \t");
+    Host host = parse_host(line.substr(0, space));
+    std::string_view rest =
+        space == std::string_view::npos ? std::string_view{} : trim(line.substr(space));
+    if (rest.starts_with("slots="))
+      host.slots = parse_slots(rest.substr(6), host.name);
+    else if (!rest.empty())
+      throw InvalidInput(fmt::format("'{}' after host '{}' is not understood", rest, host.name),
+                         {.advice = "Write: node1 slots=4"});
+    hosts.push_back(host);
+  });
   if (hosts.empty())
     throw InvalidInput(fmt::format("host file '{}' names no host", path.string()),
                        {.advice = "Write one host a line: node1 slots=4"});

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,6 +20,11 @@ struct Host {
 // "node1" or "node1:4". Throws InvalidInput, also for user@host and for what no host is called: a
 // name goes on a remote shell's command line.
 Host parse_host(std::string_view text);
+
+// Calls `take` for each line of `text` without its comment ('#') unless nothing is left. What it
+// refuses is told with the number of the line: InvalidInput "SOURCE line 3: ...".
+void for_each_host_line(std::string_view text, const std::string& source,
+                        const std::function<void(std::string_view line)>& take);
 
 // One host a line: "node1", "node1 slots=4" or "node1:4"; '#' starts a comment. Throws InvalidInput
 // that names the file and the line.

@@ -20,10 +20,18 @@ std::int64_t View::stage() const {
   return most;
 }
 
+std::vector<int> View::behind() const {
+  const std::int64_t most = stage();
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank)
+    if (members[static_cast<std::size_t>(rank)].stage < most) ranks.push_back(rank);
+  return ranks;
+}
+
 int View::donor() const {
-  const auto first = std::find_if(members.begin(), members.end(), [&](const ViewMember& member) {
-    return member.stage == stage();
-  });
+  const auto first =
+      std::find_if(members.begin(), members.end(),
+                   [most = stage()](const ViewMember& member) { return member.stage == most; });
   return static_cast<int>(first - members.begin());
 }
 

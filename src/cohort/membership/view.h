@@ -45,6 +45,7 @@ struct View {
   // Whoever has less than stage() copies from the first that has it.
   int donor() const;
   bool is_behind(int rank) const { return members[static_cast<std::size_t>(rank)].stage < stage(); }
+  std::vector<int> behind() const;  // the ranks of all of them, ascending
   bool operator==(const View&) const = default;
 };
 

@@ -124,12 +124,9 @@ std::vector<std::uint32_t> AllReduceExchange::shard_samples() const {
 
 std::vector<std::uint16_t> AllReduceExchange::shard_owners() const {
   std::vector<std::uint16_t> owners(static_cast<std::size_t>(training_->shards));
-  for (int rank = 0; rank < replica_.size; ++rank) {
-    const collective::ShardRange run =
-        runs_.empty() ? collective::shards_of(rank, replica_.size, training_->shards)
-                      : runs_[static_cast<std::size_t>(rank)];
-    std::fill_n(owners.begin() + run.first, run.count, static_cast<std::uint16_t>(rank));
-  }
+  std::uint16_t rank = 0;
+  for (const auto& run : collective::runs_of(replica_.size, training_->shards, runs_))
+    std::fill_n(owners.begin() + run.first, run.count, rank++);
   return owners;
 }
 

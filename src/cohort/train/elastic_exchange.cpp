@@ -72,8 +72,7 @@ std::string ElasticExchange::text_of_first(const std::function<std::string()>& m
 }
 
 void ElasticExchange::make_inner() {
-  learning_ = false;
-  for (int rank = 0; rank < view().size(); ++rank) learning_ |= view().is_behind(rank);
+  learners_ = view().behind();
   inner_.emplace(replica(), timeout_);
   if (training_) attach_inner();
 }
@@ -95,17 +94,19 @@ void ElasticExchange::attach_inner() {
 
 // Whoever is behind has no shards until it has the state.
 std::vector<collective::ShardRange> ElasticExchange::runs() const {
-  if (!learning_) return {};
-  int able = 0;
-  for (int rank = 0; rank < view().size(); ++rank) able += view().is_behind(rank) ? 0 : 1;
+  if (learners_.empty()) return {};
+  const int able = view().size() - static_cast<int>(learners_.size());
   std::vector<collective::ShardRange> runs;
+  auto learner = learners_.begin();
   int next = 0;
   int place = 0;
   for (int rank = 0; rank < view().size(); ++rank) {
-    if (view().is_behind(rank))
+    if (learner != learners_.end() && *learner == rank) {
       runs.push_back({next, 0});
-    else
+      ++learner;
+    } else {
       runs.push_back(collective::shards_of(place++, able, training_->shards));
+    }
     next = runs.back().first + runs.back().count;
   }
   return runs;
@@ -130,10 +131,14 @@ void ElasticExchange::begin_ledger(std::int64_t step) {
 
 void ElasticExchange::begin_step(const StepPlace& place) {
   step_ = place.step;
+  keep_buffers();
+  inner_->begin_step(place);
+}
+
+void ElasticExchange::keep_buffers() {
   buffers_before_.emplace();
   for (const auto& buffer : training_->module.named_buffers())
     buffers_before_->emplace(buffer.key(), buffer.value().detach().clone());
-  inner_->begin_step(place);
 }
 
 // The buffers as they were before the step that is given up.
@@ -203,10 +208,7 @@ nlohmann::json ElasticExchange::receive() {
 }
 
 void ElasticExchange::give(const nlohmann::json& image, NamedTensors tensors) {
-  std::vector<int> receivers;
-  for (int rank = 0; rank < view().size(); ++rank)
-    if (view().is_behind(rank)) receivers.push_back(rank);
-  sender_.emplace(seat_.group(), std::move(receivers), image, std::move(tensors), deadline());
+  sender_.emplace(seat_.group(), learners_, image, std::move(tensors), deadline());
 }
 
 void ElasticExchange::place_state() {
@@ -214,10 +216,11 @@ void ElasticExchange::place_state() {
   NamedTensors tensors = receiver_->take();
   receiver_.reset();
   std::exchange(place_, {})(std::move(tensors));
+  if (buffers_before_) keep_buffers();  // in a step: those of the state that it begins from
 }
 
 void ElasticExchange::complete_transfer() {
-  if (!learning_) return;
+  if (learners_.empty()) return;
   if (sender_) sender_->wait();
   place_state();
   end_learning();
@@ -225,7 +228,7 @@ void ElasticExchange::complete_transfer() {
 
 void ElasticExchange::end_learning() {
   sender_.reset();
-  learning_ = false;
+  learners_.clear();
   attach_inner();
 }
 
@@ -235,7 +238,7 @@ void ElasticExchange::commit(std::int64_t stage, std::int64_t step, double sampl
       static_cast<double>(own_shards().count) / static_cast<double>(training_->shards);
   seat_.agent().committed(stage, step, samples_per_second * share);
   if (!stepped) return;
-  if (learning_) end_learning();
+  if (!learners_.empty()) end_learning();
   const Clock::time_point now = Clock::now();
   if (changed_ && seat_.rank() == 0) seat_.agent().resumed(step, now - last_commit_, step_lost_);
   changed_.reset();

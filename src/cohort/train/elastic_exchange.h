@@ -72,7 +72,6 @@ class ElasticExchange final : public Exchange {
   parallel::Replica replica() const;  // as it is in the view
   // Somebody in the view has the state of a training, and this replica has less.
   bool is_behind() const { return view().is_behind(seat_.rank()); }
-  bool has_learners() const { return learning_; }
 
   // This replica has committed `stage` stages and is at rest. Returns in the next view.
   void change(std::int64_t stage, const std::string& why);
@@ -86,7 +85,7 @@ class ElasticExchange final : public Exchange {
   // Where it is the first that has the state, and others are behind. Buffers among the tensors are
   // copied; the rest must not change before the next step's update.
   void give(const nlohmann::json& image, NamedTensors tensors);
-  bool is_donor() const { return learning_ && view().donor() == seat_.rank(); }
+  bool is_donor() const { return !learners_.empty() && view().donor() == seat_.rank(); }
   // Before a stage that is not a step: everybody has the state.
   void complete_transfer();
   bool awaits_state() const { return receiver_.has_value(); }
@@ -112,6 +111,7 @@ class ElasticExchange final : public Exchange {
   std::vector<collective::ShardRange> runs() const;
   void end_learning();
   void place_state();
+  void keep_buffers();
   void forget_step();
   void open_ledger();
   void record(const StepPlace& place);
@@ -123,8 +123,8 @@ class ElasticExchange final : public Exchange {
   std::optional<Training> training_;
   std::optional<AllReduceExchange> inner_;
   bool entered_ = false;
-  bool over_ = false;      // finish() was true: the members stay as they are
-  bool learning_ = false;  // some replica of the view has not got the state yet
+  bool over_ = false;          // finish() was true: the members stay as they are
+  std::vector<int> learners_;  // the ranks that have not got the state yet
   bool change_due_ = false;
   std::optional<StateSender> sender_;
   std::optional<StateReceiver> receiver_;

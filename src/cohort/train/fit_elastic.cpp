@@ -103,7 +103,8 @@ void FitLoop::change_members(const std::string& why) {
     try {
       if (elastic_->is_behind()) {
         auto before = std::make_unique<Behind>();
-        if (stage_ != membership::kNoState) *before = {.stage = stage_, .image = image()};
+        if (stage_ != membership::kNoState)
+          *before = {.stage = stage_, .image = image(view_.checkpoint().state)};
         behind_ = std::move(before);
         take_state(elastic_->receive());
       } else if (elastic_->is_donor()) {
@@ -116,16 +117,19 @@ void FitLoop::change_members(const std::string& why) {
     }
   }
   show_replica();
+  show_view();
+  for (const auto& callback : callbacks_) callback->on_members_changed(view_);
+}
+
+void FitLoop::show_view() {
   view_.view = elastic_->view().number;
   view_.view_reason = elastic_->view().reason;
-  for (const auto& callback : callbacks_) callback->on_members_changed(view_);
 }
 
 void FitLoop::join(const nlohmann::json& image) {
   behind_ = std::make_unique<Behind>();
   take_state(image);
-  view_.view = elastic_->view().number;
-  view_.view_reason = elastic_->view().reason;
+  show_view();
   for (const auto& callback : callbacks_) callback->on_train_begin(view_);
   epoch_begun_ = std::chrono::steady_clock::now();
   if (position_.next == Stage::step || position_.next == Stage::step_end)
@@ -136,13 +140,12 @@ void FitLoop::join(const nlohmann::json& image) {
 }
 
 // What another replica needs besides the tensors to go on exactly here.
-nlohmann::json FitLoop::image() const {
-  const Checkpoint checkpoint = make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
+nlohmann::json FitLoop::image(const TrainingState& state) const {
   return {{"stage", stage_},
           {"next", static_cast<int>(position_.next)},
           {"stop", position_.stop},
           {"stop_reason", view_.stop_reason_},
-          {"state", to_json(checkpoint.state)},
+          {"state", to_json(state)},
           {"learning_rate", trainer_.learning_rate().get()},
           {"logs", view_.logs},
           {"running", view_.running},
@@ -180,14 +183,14 @@ void FitLoop::take_state(const nlohmann::json& image) {
 }
 
 void FitLoop::give_state() {
-  Checkpoint checkpoint = make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
+  Checkpoint checkpoint = view_.checkpoint();
   // Forward changes buffers; parameters and the optimizer's tensors stay until the update.
   std::set<const void*> buffers;
   for (const torch::Tensor& buffer : trainer_.model().module().buffers())
     buffers.insert(buffer.data_ptr());
   for (auto& [name, tensor] : checkpoint.tensors)
     if (buffers.contains(tensor.data_ptr())) tensor = tensor.clone();
-  elastic_->give(image(), std::move(checkpoint.tensors));
+  elastic_->give(image(checkpoint.state), std::move(checkpoint.tensors));
 }
 
 }  // namespace cohort::train

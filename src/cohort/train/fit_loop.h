@@ -11,6 +11,7 @@
 
 #include "cohort/membership/view.h"
 #include "cohort/train/callback.h"
+#include "cohort/train/checkpoint/training_state.h"
 #include "cohort/train/data/batch_plan.h"
 #include "cohort/train/data/loader.h"
 #include "cohort/train/fit_state.h"
@@ -99,7 +100,8 @@ class FitLoop {
   void commit_stage(bool stepped);
   void change_members(const std::string& why);
   void expect_progress(const std::string& why);
-  nlohmann::json image() const;
+  void show_view();
+  nlohmann::json image(const TrainingState& state) const;
   void adopt(const nlohmann::json& image);
   void take_state(const nlohmann::json& image);
   void give_state();
