@@ -1,13 +1,14 @@
 // A training for tests and benchmarks of elastic jobs: an MLP with dropout on made-up data.
 // usage: elastic_program [--steps N] [--batch N] [--width N] [--samples N] [--shards N]
-//                        [--checkpoint_steps N] [--pause MS] [--slow FILE] [--times FOLDER] [--norm]
+//                        [--checkpoint_steps N] [--pause MS] [--slow FILE] [--times FOLDER]
+//                        [--norm]
 //
-// --width sets the size of the model: 64 has 0.2 MB of parameters, 4096 has 80 MB. --norm adds batch
-// norm, and with it buffers. An epoch has --samples samples and a validation. Workers pause MS after each step while FILE exists: tests
-// keep a job alive for as long as they need, without a different result. Every process appends each
-// step that it has applied to FOLDER/worker-I.PID, one write a line: "STEP NANOSECONDS LOSS", with
-// the nanoseconds of CLOCK_MONOTONIC, which all processes of a host share. At the end the chief
-// prints "weights DIGEST".
+// --width sets the size of the model: 64 has 0.2 MB of parameters, 4096 has 80 MB. --norm adds
+// batch norm, and with it buffers. An epoch has --samples samples and a validation. Workers pause
+// MS after each step while FILE exists: tests keep a job alive for as long as they need, without a
+// different result. Every process appends each step that it has applied to FOLDER/worker-I.PID, one
+// write a line: "STEP NANOSECONDS LOSS", with the nanoseconds of CLOCK_MONOTONIC, which all
+// processes of a host share. At the end the chief prints "weights DIGEST".
 #include <cohort/cohort.h>
 #include <fcntl.h>
 #include <fmt/core.h>

@@ -4,74 +4,84 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
+#include <new>
 
 #include "cohort/base/error.h"
 
 namespace cohort::parallel {
 
-class GradientMemory::Pool : public std::enable_shared_from_this<Pool> {
- public:
-  Pool(collective::Group& group, std::vector<std::size_t> sizes)
-      : group_(&group), sizes_(std::move(sizes)) {}
+std::shared_ptr<BlockPool> BlockPool::of_this_process() {
+  return std::make_shared<BlockPool>([](std::size_t bytes) {
+    constexpr std::align_val_t kAlignment{4096};
+    return std::shared_ptr<void>(::operator new(bytes, kAlignment),
+                                 [](void* memory) { ::operator delete(memory, kAlignment); });
+  });
+}
 
-  // A block with its way back; an empty pointer when this is not for the pool.
-  at::DataPtr take(std::size_t bytes) {
-    if (std::find(sizes_.begin(), sizes_.end(), bytes) == sizes_.end()) return {};
-    auto block = std::make_unique<Block>();
-    {
-      std::lock_guard lock(mutex_);
-      if (closed_) return {};
-      auto& waiting = waiting_[bytes];
-      if (!waiting.empty()) {
-        block->memory = std::move(waiting.back());
-        waiting.pop_back();
-      }
+std::shared_ptr<BlockPool> BlockPool::of_group(collective::Group& group) {
+  return std::make_shared<BlockPool>([&group](std::size_t bytes) -> std::shared_ptr<void> {
+    try {
+      auto buffer = std::make_shared<collective::Buffer>(group.allocate(bytes));
+      return {buffer, buffer->data()};
+    } catch (const Error&) {  // used up: an ordinary tensor does as well, only slower
+      return nullptr;
     }
-    if (block->memory.data() == nullptr) {
-      try {
-        block->memory = group_->allocate(bytes);
-      } catch (const Error&) {  // used up: an ordinary tensor does as well, only slower
-        return {};
-      }
-    }
-    block->pool = shared_from_this();
-    void* data = block->memory.data();
-    return {data, block.release(), &give_back, at::Device(at::kCPU)};
-  }
+  });
+}
 
-  // The object that owns the pool is gone: what comes back is freed.
-  void close() {
-    std::map<std::size_t, std::vector<collective::Buffer>> waiting;
+std::unique_ptr<BlockPool::Block> BlockPool::take(std::size_t bytes) {
+  auto block = std::make_unique<Block>(Block{shared_from_this(), bytes, nullptr});
+  {
     std::lock_guard lock(mutex_);
-    closed_ = true;
-    waiting.swap(waiting_);
+    if (closed_) return nullptr;
+    auto& waiting = waiting_[bytes];
+    if (!waiting.empty()) {
+      block->memory = std::move(waiting.back());
+      waiting.pop_back();
+      return block;
+    }
   }
+  block->memory = make_(bytes);
+  return block->memory ? std::move(block) : nullptr;
+}
 
- private:
-  struct Block {
-    std::shared_ptr<Pool> pool;
-    collective::Buffer memory;
-  };
+void BlockPool::give_back(std::unique_ptr<Block> block) {
+  BlockPool& pool = *block->pool;
+  std::lock_guard lock(pool.mutex_);
+  if (!pool.closed_) pool.waiting_[block->bytes].push_back(std::move(block->memory));
+}
 
-  static void give_back(void* context) {
-    const std::unique_ptr<Block> block(static_cast<Block*>(context));
-    Pool& pool = *block->pool;
-    std::lock_guard lock(pool.mutex_);
-    if (!pool.closed_) pool.waiting_[block->memory.bytes()].push_back(std::move(block->memory));
-  }
-
-  collective::Group* group_;  // used on a thread with a Use only
-  const std::vector<std::size_t> sizes_;
-  std::mutex mutex_;
-  bool closed_ = false;
-  std::map<std::size_t, std::vector<collective::Buffer>> waiting_;
-};
+void BlockPool::close() {
+  decltype(waiting_) waiting;
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  waiting.swap(waiting_);
+}
 
 namespace {
 
-thread_local std::vector<std::shared_ptr<GradientMemory::Pool>> in_use;
+struct InUse {
+  const void* use;
+  std::shared_ptr<BlockPool> pool;
+  const std::vector<std::size_t>* sizes;
+};
+thread_local std::vector<InUse> in_use;
+
+// Empty when no pool has such a block.
+at::DataPtr from_pools(std::size_t bytes) {
+  for (const InUse& use : in_use) {
+    if (std::find(use.sizes->begin(), use.sizes->end(), bytes) == use.sizes->end()) continue;
+    auto block = use.pool->take(bytes);
+    if (!block) continue;
+    void* data = block->memory.get();
+    const auto give_back = [](void* context) {
+      BlockPool::give_back(
+          std::unique_ptr<BlockPool::Block>(static_cast<BlockPool::Block*>(context)));
+    };
+    return {data, block.release(), give_back, at::Device(at::kCPU)};
+  }
+  return {};
+}
 
 // Signatures differ between versions of LibTorch: allocate() is const in some, copy_data() is not
 // in all; so there is one of each kind, and no `override`.
@@ -80,8 +90,7 @@ class PoolsFirst final : public at::Allocator {
   explicit PoolsFirst(at::Allocator* others) : others_(others) {}
 
   at::DataPtr allocate(std::size_t bytes) const {
-    for (const auto& pool : in_use)
-      if (at::DataPtr memory = pool->take(bytes)) return memory;
+    if (at::DataPtr memory = from_pools(bytes)) return memory;
     return others_->allocate(bytes);
   }
   at::DataPtr allocate(std::size_t bytes) { return std::as_const(*this).allocate(bytes); }
@@ -104,17 +113,20 @@ void install() {
 
 }  // namespace
 
-GradientMemory::GradientMemory(collective::Group& group, std::vector<std::size_t> sizes)
-    : pool_(std::make_shared<Pool>(group, std::move(sizes))) {
+GradientMemory::GradientMemory(collective::Group& group, std::shared_ptr<BlockPool> own)
+    : shared_(BlockPool::of_group(group)), own_(std::move(own)) {
   install();
 }
 
-GradientMemory::~GradientMemory() { pool_->close(); }
+GradientMemory::~GradientMemory() { shared_->close(); }
 
-GradientMemory::Use::Use(const GradientMemory& memory) : pool_(memory.pool_) {
-  in_use.push_back(pool_);
+GradientMemory::Use::Use(const GradientMemory& memory, Reader reader,
+                         const std::vector<std::size_t>& sizes) {
+  in_use.push_back({this, reader == Reader::other_ranks ? memory.shared_ : memory.own_, &sizes});
 }
 
-GradientMemory::Use::~Use() { std::erase(in_use, pool_); }
+GradientMemory::Use::~Use() {
+  std::erase_if(in_use, [this](const InUse& use) { return use.use == this; });
+}
 
 }  // namespace cohort::parallel

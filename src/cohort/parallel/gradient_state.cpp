@@ -69,10 +69,10 @@ GradientSync::State::State(collective::Group& group, NamedTensors parameters,
   order_.resize(parameters_.size());
   std::iota(order_.rbegin(), order_.rend(), 0);  // backward goes from the end
   make_buckets();
-  std::vector<std::size_t> large;
   for (const torch::Tensor& parameter : parameters_)
-    if (is_large(parameter)) large.push_back(parameter.nbytes());
-  if (!large.empty()) memory_.emplace(group_, std::move(large));
+    if (is_large(parameter)) large_.push_back(parameter.nbytes());
+  if (!large_.empty())
+    memory_ = options_.memory ? options_.memory : std::make_shared<GradientMemory>(group_);
   for (std::size_t i = 0; i < parameters_.size(); ++i)
     hooks_.add(parameters_[i], [this, i] { on_gradient(i); });
 }
@@ -150,7 +150,11 @@ void GradientSync::State::begin_shard(int shard) {
   std::fill(fired_.begin(), fired_.end(), 0);
   std::fill(taken_.begin(), taken_.end(), 0);
   if (is_last_shard()) expect_gradients();
-  if (memory_) memory_use_.emplace(*memory_);
+  // The gradient of the last shard is the one that its bucket adopts.
+  using Reader = GradientMemory::Reader;
+  if (memory_)
+    memory_use_.emplace(*memory_, is_last_shard() ? Reader::other_ranks : Reader::this_rank,
+                        large_);
   in_shard_ = true;
 }
 

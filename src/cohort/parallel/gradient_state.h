@@ -75,7 +75,8 @@ struct GradientSync::State {
   BucketReduction reduction_;
   LocalSum local_;
   GradientHooks hooks_;
-  std::optional<GradientMemory> memory_;           // where there are large gradients
+  std::vector<std::size_t> large_;                 // bytes of the gradients that are
+  std::shared_ptr<GradientMemory> memory_;         // for those; nullptr where there are none
   std::optional<GradientMemory::Use> memory_use_;  // in a shard
 
   std::vector<int> order_;  // in which gradients are expected; the same on all ranks

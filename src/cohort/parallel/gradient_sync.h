@@ -34,6 +34,8 @@ using BucketReducer = std::function<void(collective::Group& group, torch::Tensor
 using BucketSink =
     std::function<void(std::size_t bucket, std::span<const std::byte* const> partials)>;
 
+class GradientMemory;
+
 struct GradientSyncOptions {
   std::size_t bucket_bytes = 8 << 20;
   std::size_t first_bucket_bytes = 1 << 20;  // small, so that communication starts early
@@ -50,6 +52,8 @@ struct GradientSyncOptions {
   bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
   Compression compression = Compression::none;
   BucketReducer reducer;  // empty: the built-in sum in tree order
+  // Where large gradients lie (gradient_memory.h); nullptr: in memory of its own. Of this group.
+  std::shared_ptr<GradientMemory> memory;
   // In place of any sum over ranks: `group` is then only this rank's own, and `place` says whose
   // shards these are. finish() does not wait, .grad is of no use, and buckets stay as first made.
   BucketSink sink;

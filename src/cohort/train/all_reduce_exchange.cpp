@@ -12,8 +12,11 @@
 namespace cohort::train {
 
 AllReduceExchange::AllReduceExchange(const parallel::Replica& replica,
-                                     std::chrono::milliseconds timeout)
-    : replica_(replica), timeout_(timeout) {}
+                                     std::chrono::milliseconds timeout,
+                                     std::shared_ptr<parallel::BlockPool> own)
+    : replica_(replica),
+      timeout_(timeout),
+      memory_(std::make_shared<parallel::GradientMemory>(*replica.group, std::move(own))) {}
 
 void AllReduceExchange::agree(const nlohmann::json& values) {
   if (replica_.size == 1) return;
@@ -48,6 +51,7 @@ void AllReduceExchange::attach(const Training& training, std::vector<collective:
                                                    .allow_unused = options.allow_unused,
                                                    .compression = options.compression,
                                                    .reducer = options.reducer,
+                                                   .memory = memory_,
                                                    .sink = {},
                                                    .place = {}});
   buffers_.emplace(

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "cohort/parallel/buffer_sync.h"
+#include "cohort/parallel/gradient_memory.h"
 #include "cohort/parallel/local_tables.h"
 #include "cohort/train/exchange.h"
 
@@ -13,7 +14,10 @@ namespace cohort::train {
 // for a replica that is alone: it has them in its process.
 class AllReduceExchange final : public Exchange {
  public:
-  AllReduceExchange(const parallel::Replica& replica, std::chrono::milliseconds timeout);
+  // `own`: memory for gradients that stay in this process.
+  AllReduceExchange(
+      const parallel::Replica& replica, std::chrono::milliseconds timeout,
+      std::shared_ptr<parallel::BlockPool> own = parallel::BlockPool::of_this_process());
 
   void agree(const nlohmann::json& values) override;
   std::string text_of_first(const std::function<std::string()>& make) override;
@@ -65,6 +69,7 @@ class AllReduceExchange final : public Exchange {
   std::chrono::milliseconds timeout_;
   std::optional<Training> training_;
   parallel::NamedTensors parameters_;
+  std::shared_ptr<parallel::GradientMemory> memory_;
   std::optional<parallel::GradientSync> gradients_;
   std::optional<parallel::BufferSync> buffers_;
   std::optional<parallel::LocalTables> tables_;

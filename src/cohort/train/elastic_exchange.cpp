@@ -73,7 +73,7 @@ std::string ElasticExchange::text_of_first(const std::function<std::string()>& m
 
 void ElasticExchange::make_inner() {
   learners_ = view().behind();
-  inner_.emplace(replica(), timeout_);
+  inner_.emplace(replica(), timeout_, gradient_blocks_);
   if (training_) attach_inner();
 }
 

@@ -121,6 +121,8 @@ class ElasticExchange final : public Exchange {
   parallel::ElasticSeat& seat_;
   std::chrono::milliseconds timeout_;
   std::optional<Training> training_;
+  // Kept from view to view: fresh pages for a large model take as long as a part of a step.
+  std::shared_ptr<parallel::BlockPool> gradient_blocks_ = parallel::BlockPool::of_this_process();
   std::optional<AllReduceExchange> inner_;
   bool entered_ = false;
   bool over_ = false;          // finish() was true: the members stay as they are
