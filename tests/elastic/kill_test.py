@@ -7,7 +7,7 @@ import random
 import time
 import unittest
 
-from elastic_job import MNIST, ElasticTest, small_fashion
+from elastic_job import MNIST, PROGRAM, ElasticTest, small_fashion
 
 KILLS = int(os.environ.get("KILLS", "100"))
 SEED = int(os.environ.get("SEED", str(random.SystemRandom().randrange(10**6))))
@@ -72,6 +72,19 @@ class KillTest(ElasticTest):
         self.check_result(job, *self.program())
         self.assertEqual(job.killed, MOST - 1)
         self.assertTrue(job.events("waiting"), job.tell())
+
+    def test_all_at_once_go_on_from_the_last_checkpoint(self):
+        program = [PROGRAM, "--steps", 120, "--shards", 8, "--checkpoint_steps", 10, "--norm", "--pause", 20]
+        self.slow.touch()
+        job = self.start_job(*program, workers=f"{LEAST}:{MOST}")
+        for _ in range(2):
+            self.wait_for_size(job, MOST)
+            self.wait_for_steps(job, 25)
+            for pid in list(job.living_members().values()):
+                job.kill_pid(pid)
+        self.check_result(job, *program)
+        self.assertEqual(job.killed, 2 * MOST)
+        self.assertGreaterEqual(job.restarts(), 2 * MOST)
 
 
 if __name__ == "__main__":
