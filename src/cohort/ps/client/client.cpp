@@ -48,8 +48,8 @@ void Client::Impl::connect(Deadline deadline) {
 
 bool Client::Impl::servers_have_model() {
   std::lock_guard lock(core_.mutex);
-  return std::all_of(core_.links.begin(), core_.links.end(),
-                     [](const auto& link) { return link->is_ready_locked(); });
+  return std::none_of(core_.links.begin(), core_.links.end(),
+                      [](const auto& link) { return link->lacks_model_locked(); });
 }
 
 std::shared_ptr<Request> Client::Impl::request_to_all(Request::Kind kind) {

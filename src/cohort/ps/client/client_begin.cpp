@@ -65,14 +65,15 @@ void Client::Impl::initialise(const InitialState* initial, Deadline deadline) {
   if (failed) std::rethrow_exception(failed);
 }
 
-// Servers without a model beside servers that are in the middle of a training have lost theirs.
+// Servers without a model beside servers that are in the middle of a training have lost theirs. One
+// that is out of reach is not among them: it may have been killed just now, and comes back with it.
 void Client::Impl::check_can_initialise_locked(const InitialState* initial) {
   int without = -1;
   int trained = -1;
   const std::uint64_t first = initial != nullptr ? initial->first_step : 0;
   for (int server = 0; server < core_.servers(); ++server) {
     const Link& link = *core_.links[static_cast<std::size_t>(server)];
-    if (!link.is_ready_locked())
+    if (link.lacks_model_locked())
       without = server;
     else if (link.finished_locked() > first)
       trained = server;

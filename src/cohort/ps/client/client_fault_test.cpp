@@ -186,6 +186,43 @@ TEST_P(ClientFaultTest, AServerThatDiesWhileItGetsItsModelGetsItAgain) {
   EXPECT_TRUE(equal(worker.values, example.reference(1)));
 }
 
+// A server that is away when a new chief begins has not lost its model.
+TEST_P(ClientFaultTest, AServerThatDiesBeforeANewChiefBeginsIsWaitedFor) {
+  ServerProcesses servers(2);
+  Example example(1);
+  {
+    ExampleWorker worker(example, servers.options(0, GetParam()));
+    worker.begin();
+    worker.step();
+  }
+  ExampleWorker worker(example, servers.options(0, GetParam()));
+  servers.kill(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the client has noticed
+  EXPECT_TRUE(worker.client->servers_have_model());
+  std::thread starter([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    servers.start(1);
+  });
+  EXPECT_EQ(worker.begin(), 1u);
+  starter.join();
+  worker.step();
+  EXPECT_TRUE(equal(worker.values, example.reference(2)));
+}
+
+TEST_P(ClientFaultTest, AServerThatForgotTheModelBeforeANewChiefBeginsEndsTheTraining) {
+  ServerProcesses servers(2, "none");
+  Example example(1);
+  {
+    ExampleWorker worker(example, servers.options(0, GetParam()));
+    worker.begin();
+    worker.step();
+  }
+  ExampleWorker worker(example, servers.options(0, GetParam()));
+  servers.restart(1);
+  const std::string text = message_of<Error>([&] { worker.begin(); });
+  EXPECT_NE(text.find("has lost the model"), std::string::npos) << text;
+}
+
 TEST_P(ClientFaultTest, ASnapshotBeginsAnewWhenAServerIsLost) {
   ServerProcesses servers(2);
   Example example(1);

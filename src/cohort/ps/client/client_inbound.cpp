@@ -100,8 +100,10 @@ void Link::on(const Welcome& message, UniqueFd file) {
   connection_->wake();  // what waited for this
   pause_ = std::chrono::milliseconds(2);
   core_.changed.notify_all();
-  if (!message.initialised) {
-    if (core_.begun)
+  lacks_model_ = !message.initialised;
+  if (lacks_model_) {
+    const std::uint64_t first = core_.initial != nullptr ? core_.initial->first_step : 0;
+    if (core_.begun || finished_ > first)
       core_.fail_locked(std::make_exception_ptr(Error(
           fmt::format("{} was started anew and has lost the model", core_.server_name(server_)),
           {.task = core_.worker_name(),

@@ -42,6 +42,8 @@ class Link : public ConnectionOwner {
   bool is_proven_locked() const { return proven_; }
   bool is_welcome_locked() const { return welcome_; }  // it has answered our Hello
   bool is_ready_locked() const { return ready_; }      // and it has a model
+  // What it said last, also while there is no connection.
+  bool lacks_model_locked() const { return lacks_model_; }
   bool is_local_locked() const { return reach_ == Reach::local; }
   std::uint64_t finished_locked() const { return finished_; }
   const std::string& spec_locked() const { return spec_; }
@@ -123,6 +125,7 @@ class Link : public ConnectionOwner {
   // ---- guarded by the core's mutex
   bool proven_ = false;
   bool welcome_ = false;
+  bool lacks_model_ = false;
   bool ready_ = false;
   std::uint64_t finished_ = 0;
   std::string spec_;
