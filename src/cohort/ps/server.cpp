@@ -61,6 +61,7 @@ class Server::Impl {
   void recover_from_replica();
   void open(std::unique_ptr<ServerState> state);
   void leave_when_drained();
+  bool is_ending() const { return finishing_ || failure_ != nullptr; }
 
   ServerOptions options_;
   UniqueFd memory_;
@@ -107,8 +108,10 @@ void Server::Impl::recover_from_replica() {
               .job = options_.job,
               .secret = options_.secret,
               .tls = options_.tls};
-  auto state = ps::recover_from_replica(loop_, replica_, memory_.get(), state_options(),
-                                        Deadline::after(kReplicaTimeout));
+  auto state =
+      ps::recover_from_replica(loop_, replica_, memory_.get(), state_options(),
+                               Deadline::after(kReplicaTimeout), [this] { return is_ending(); });
+  if (is_ending()) return;
   log_ = open_replica_link(loop_, replica_);
   if (state != nullptr) log_->save_image(*state, [] {});
   open(std::move(state));
@@ -122,7 +125,8 @@ void Server::Impl::open(std::unique_ptr<ServerState> state) {
 
 void Server::Impl::run() {
   if (options_.durability == Durability::replica) recover_from_replica();
-  if (failure_ == nullptr) loop_.run();
+  // Who is asked to end before it has served anybody has nothing to see through.
+  if (!is_ending()) loop_.run();
   if (failure_ != nullptr) std::rethrow_exception(failure_);
 }
 

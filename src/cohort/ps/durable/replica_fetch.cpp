@@ -92,9 +92,11 @@ class Fetch final : public ConnectionOwner {
 
 std::unique_ptr<ServerState> recover_from_replica(EventLoop& loop, ReplicaOptions& options,
                                                   int memory_file, ServerState::Options state,
-                                                  Deadline deadline) {
+                                                  Deadline deadline,
+                                                  const std::function<bool()>& ends) {
   Fetch fetch(loop, options);
   while (!fetch.answered()) {
+    if (ends && ends()) return nullptr;
     if (deadline.expired())
       throw TimeoutError(
           fmt::format("{} does not say whether it has a copy of ps/{}{}{}", fetch.holder(),

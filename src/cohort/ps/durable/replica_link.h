@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "cohort/base/deadline.h"
@@ -29,9 +30,11 @@ std::unique_ptr<UpdateLog> open_replica_link(EventLoop& loop, const ReplicaOptio
 // older links to the holder are refused from then on.
 //
 // Runs `loop` meanwhile: the servers of a job ask each other, so each has to answer while it waits.
-// Throws TimeoutError that names the holder, AuthError, Error with the holder's words.
+// Gives up, with nothing, when `ends` is true after something that the loop did. Throws
+// TimeoutError that names the holder, AuthError, Error with the holder's words.
 std::unique_ptr<ServerState> recover_from_replica(EventLoop& loop, ReplicaOptions& options,
                                                   int memory_file, ServerState::Options state,
-                                                  Deadline deadline);
+                                                  Deadline deadline,
+                                                  const std::function<bool()>& ends = {});
 
 }  // namespace cohort::ps

@@ -1,6 +1,10 @@
 // What outlives a server's process at each durability, and consistent copies.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
+#include "cohort/base/error.h"
 #include "cohort/base/scratch_folder_test.h"
 #include "cohort/ps/model/placement.h"
 #include "cohort/ps/server/small_training_test.h"
@@ -154,6 +158,21 @@ TEST(ServerRecovery, ReplicaGoesOnFromTheCopyOnAnotherServer) {
   begin(chief, 2);
   push(chief, 0, 2, 1);
   EXPECT_EQ(expect_values(chief).values, Floats(8, -3));
+}
+
+// The server that would hold its copy never comes.
+TEST(ServerRecovery, AServerThatWaitsForItsReplicaEndsWhenItIsAsked) {
+  for (const bool fails : {false, true}) {
+    ServerOptions options = loopback_server();
+    options.durability = Durability::replica;
+    options.servers = free_addresses(2);
+    ServerThread server(std::move(options));
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    if (fails) server.server().fail(std::make_exception_ptr(Error("the store is lost")));
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_EQ(server.stop(), fails ? "the store is lost" : "");
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+  }
 }
 
 TEST(ServerRecovery, AResumedTrainingBeginsAtItsStep) {
