@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <future>
 #include <random>
 
 #include "cohort/base/error.h"
@@ -199,12 +200,10 @@ TEST_P(ClientFaultTest, AServerThatDiesBeforeANewChiefBeginsIsWaitedFor) {
   servers.kill(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the client has noticed
   EXPECT_TRUE(worker.client->servers_have_model());
-  std::thread starter([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    servers.start(1);
-  });
-  EXPECT_EQ(worker.begin(), 1u);
-  starter.join();
+  auto begun = std::async(std::launch::async, [&] { return worker.begin(); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  servers.start(1);  // on this thread: a server ends with the one that started it
+  EXPECT_EQ(begun.get(), 1u);
   worker.step();
   EXPECT_TRUE(equal(worker.values, example.reference(2)));
 }
@@ -219,7 +218,10 @@ TEST_P(ClientFaultTest, AServerThatForgotTheModelBeforeANewChiefBeginsEndsTheTra
   }
   ExampleWorker worker(example, servers.options(0, GetParam()));
   servers.restart(1);
-  const std::string text = message_of<Error>([&] { worker.begin(); });
+  const std::string text = message_of<Error>([&] {
+    worker.begin();  // may come before the client has noticed
+    worker.step();
+  });
   EXPECT_NE(text.find("has lost the model"), std::string::npos) << text;
 }
 
