@@ -114,14 +114,13 @@ void install() {
 }  // namespace
 
 GradientMemory::GradientMemory(collective::Group& group, std::shared_ptr<BlockPool> own)
-    : shared_(BlockPool::of_group(group)), own_(std::move(own)) {
-  install();
-}
+    : shared_(BlockPool::of_group(group)), own_(std::move(own)) {}
 
 GradientMemory::~GradientMemory() { shared_->close(); }
 
 GradientMemory::Use::Use(const GradientMemory& memory, Reader reader,
                          const std::vector<std::size_t>& sizes) {
+  install();
   in_use.push_back({this, reader == Reader::other_ranks ? memory.shared_ : memory.own_, &sizes});
 }
 

@@ -47,7 +47,7 @@ class BlockPool : public std::enable_shared_from_this<BlockPool> {
 // the next step. All other tensors, and other threads, are served as before.
 //
 // How: one allocator for the process, put before LibTorch's own (c10::SetCPUAllocator) when the
-// first object is made, and never taken away. A program that replaces the CPU allocator itself
+// first Use is made, and never taken away. A program that replaces the CPU allocator itself
 // loses this, and nothing else: gradients are then where its allocator puts them.
 //
 // Threads: Use is confined to its thread; tensors may go on any thread. Ownership: tensors keep

@@ -187,15 +187,18 @@ TEST_P(ClientFaultTest, AServerThatDiesWhileItGetsItsModelGetsItAgain) {
   EXPECT_TRUE(equal(worker.values, example.reference(1)));
 }
 
+// A chief that is gone when it returns.
+void make_first_step(const Example& example, const ClientOptions& options) {
+  ExampleWorker worker(example, options);
+  worker.begin();
+  worker.step();
+}
+
 // A server that is away when a new chief begins has not lost its model.
 TEST_P(ClientFaultTest, AServerThatDiesBeforeANewChiefBeginsIsWaitedFor) {
   ServerProcesses servers(2);
   Example example(1);
-  {
-    ExampleWorker worker(example, servers.options(0, GetParam()));
-    worker.begin();
-    worker.step();
-  }
+  make_first_step(example, servers.options(0, GetParam()));
   ExampleWorker worker(example, servers.options(0, GetParam()));
   servers.kill(1);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the client has noticed
@@ -211,11 +214,7 @@ TEST_P(ClientFaultTest, AServerThatDiesBeforeANewChiefBeginsIsWaitedFor) {
 TEST_P(ClientFaultTest, AServerThatForgotTheModelBeforeANewChiefBeginsEndsTheTraining) {
   ServerProcesses servers(2, "none");
   Example example(1);
-  {
-    ExampleWorker worker(example, servers.options(0, GetParam()));
-    worker.begin();
-    worker.step();
-  }
+  make_first_step(example, servers.options(0, GetParam()));
   ExampleWorker worker(example, servers.options(0, GetParam()));
   servers.restart(1);
   const std::string text = message_of<Error>([&] {
