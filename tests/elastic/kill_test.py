@@ -33,6 +33,13 @@ class KillTest(ElasticTest):
             self.weights_of[key] = super().expected_weights(*program)
         return self.weights_of[key]
 
+    def check_that_deaths_were_told(self, job):
+        """The launcher sees every death of its own workers: none has to be guessed from a connection that ended, and
+        waited for until a lease is over."""
+        guessed = [event for event in job.events("evicted")
+                   if event["reason"].startswith(("its connection ended", "it came again as"))]
+        self.assertEqual(guessed, [], job.tell())
+
     def kill_until_over(self, choose, kills, pause):
         """Runs jobs and kills who `choose` says (pids, out of those of the living members) until `kills` are dead.
         Each job must end with the right weights."""
@@ -51,6 +58,7 @@ class KillTest(ElasticTest):
                 time.sleep(self.random.uniform(*pause))
             done += job.killed
             self.check_result(job, *self.program())
+            self.check_that_deaths_were_told(job)
             print(f"seed {SEED}: {self._testMethodName}: {job.killed} killed, {job.view()[0]} views (last kill in "
                   f"{killed_in}), {len([e for e in job.events('resumed') if e['redone']])} steps done again", flush=True)
 
@@ -72,6 +80,21 @@ class KillTest(ElasticTest):
         self.check_result(job, *self.program())
         self.assertEqual(job.killed, MOST - 1)
         self.assertTrue(job.events("waiting"), job.tell())
+        self.check_that_deaths_were_told(job)
+
+    def test_each_of_several_deaths_is_told_at_once(self):
+        program = [PROGRAM, "--steps", 400, "--shards", 8, "--pause", 20]
+        self.slow.touch()
+        job = self.start_job(*program, workers=f"{LEAST}:{MOST}")
+        for _ in range(6):
+            self.wait_for_size(job, MOST)
+            view = job.view()[0]
+            for pid in list(job.living_members().values())[LEAST:]:
+                job.kill_pid(pid)
+                time.sleep(self.random.uniform(0, 0.001))  # the launcher is at work on the one before
+            self.wait(job, lambda: job.view()[0] > view, f"a view after {view}")
+        self.check_result(job, *program)
+        self.check_that_deaths_were_told(job)
 
     def test_all_at_once_go_on_from_the_last_checkpoint(self):
         program = [PROGRAM, "--steps", 120, "--shards", 8, "--checkpoint_steps", 10, "--norm", "--pause", 20]

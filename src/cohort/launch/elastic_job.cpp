@@ -96,17 +96,21 @@ void ElasticJob::start() {
 
 void ElasticJob::tell_deaths() {
   for (Place& place : places_) {
-    if (place.told || !place.process->alive()) continue;
-    const auto exit = place.process->peek_exit();
-    if (!exit || place.process->may_still_run()) continue;  // then its lease has to end
-    const TaskRecord& record = place.process->record();
-    place.told = true;
-    service_->lost(to_string(record.id), record.restarts, how_a_process_ended(record.pid, *exit));
+    if (!place.process->alive()) continue;
+    if (const auto exit = place.process->peek_exit()) tell_death(place, *exit);
   }
+}
+
+void ElasticJob::tell_death(Place& place, const ExitStatus& exit) {
+  if (place.told || place.process->may_still_run()) return;  // then its lease has to end
+  const TaskRecord& record = place.process->record();
+  place.told = true;
+  service_->lost(to_string(record.id), record.restarts, how_a_process_ended(record.pid, exit));
 }
 
 void ElasticJob::on_exit(TaskProcess& task) {
   Place& place = place_of(task);
+  tell_death(place, *task.record().exit);  // it died after tell_deaths() had looked
   loop_.cancel(std::exchange(place.timer, 0));
   if (stopped_) return;
   if (place.state == State::leaving) {

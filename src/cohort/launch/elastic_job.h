@@ -101,6 +101,7 @@ class ElasticJob {
   void look_for_surplus();
   void end(Place& place);
 
+  void tell_death(Place& place, const ExitStatus& exit);
   void fill();
   void start(Place& place);
   void on_death(Place& place);

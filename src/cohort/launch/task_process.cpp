@@ -201,6 +201,7 @@ TaskProcess::Change TaskProcess::check() {
   if (!alive()) return Change::none;
   auto pid = static_cast<id_t>(record_.pid);
   if (auto exit = peek_exit()) {
+    out_of_sight_ = may_still_run();
     finish(*exit);
     return Change::exited;
   }
@@ -219,6 +220,7 @@ std::optional<ExitStatus> TaskProcess::peek_exit() const {
 
 bool TaskProcess::may_still_run() const {
   if (!is_remote()) return false;
+  if (!alive()) return out_of_sight_;
   auto status = peek_process();
   return status && (status->signal != 0 || status->code == kRemoteShellFailed);
 }

@@ -64,8 +64,8 @@ class TaskProcess {
 
   // How the process has ended, when it has and check() has not said so yet. Costs a system call.
   std::optional<ExitStatus> peek_exit() const;
-  // Of a task on another host, before check() has said that it ended: the remote shell here has
-  // ended without the program's own word, so that the program may go on until it misses us.
+  // Of a task on another host that has ended: the remote shell here did without the program's own
+  // word, so that the program may go on until it misses us.
   bool may_still_run() const;
 
   void signal(int number);  // to the whole process group, on whatever host
@@ -93,6 +93,7 @@ class TaskProcess {
   LineSplitter splitter_;
   UniqueFd output_;
   std::optional<RemoteLink> link_;  // of a task on another host
+  bool out_of_sight_ = false;       // may_still_run() of a process that check() has seen end
   std::chrono::steady_clock::time_point started_;
 };
 
