@@ -208,9 +208,6 @@ class ElasticTest(LauncherTest):
             job.process.kill()
             job.process.wait()
             self.fail(f"the job hangs\n{told}")
-        # The chief has the program's last lines to itself: whoever kills it when training is over fails the job.
-        if job.process.returncode == 128 + signal.SIGKILL and job.killed and job.events("over"):
-            code = 128 + signal.SIGKILL
         self.assertEqual(job.process.returncode, code, job.tell())
         self.assert_nothing_left()
 
@@ -236,8 +233,7 @@ class ElasticTest(LauncherTest):
     def check_result(self, job, *program):
         """The weights are those of an undisturbed run, and every sample was used exactly once."""
         self.finish_job(job)
-        if job.process.returncode == 0:
-            self.assertEqual(self.find_weights(job.stdout), self.expected_weights(*program), job.tell())
+        self.assertEqual(self.find_weights(job.stdout), self.expected_weights(*program), job.tell())
         proven = self.check_ledger(job)
         if "--steps" in program:
             self.assertEqual(sum(epoch["steps"] for epoch in proven["epochs"]), program[program.index("--steps") + 1])

@@ -1,14 +1,15 @@
 // A training for tests and benchmarks of elastic jobs: an MLP with dropout on made-up data.
 // usage: elastic_program [--steps N] [--batch N] [--width N] [--samples N] [--shards N]
 //                        [--checkpoint_steps N] [--pause MS] [--slow FILE] [--times FOLDER]
-//                        [--norm]
+//                        [--norm] [--after MS]
 //
 // --width sets the size of the model: 64 has 0.2 MB of parameters, 4096 has 80 MB. --norm adds
 // batch norm, and with it buffers. An epoch has --samples samples and a validation. Workers pause
 // MS after each step while FILE exists: tests keep a job alive for as long as they need, without a
 // different result. Every process appends each step that it has applied to FOLDER/worker-I.PID, one
 // write a line: "STEP NANOSECONDS LOSS", with the nanoseconds of CLOCK_MONOTONIC, which all
-// processes of a host share. At the end the chief prints "weights DIGEST".
+// processes of a host share. At the end the chief prints "weights DIGEST". --after evaluates the
+// model once more, MS later.
 #include <cohort/cohort.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -39,6 +40,7 @@ struct Options {
   std::string slow;
   std::string times;
   bool norm = false;
+  std::optional<int> after_ms;
 };
 
 Options parse(const cohort::Context& context) {
@@ -55,6 +57,7 @@ Options parse(const cohort::Context& context) {
   app.add_option("--slow", options.slow, "a file");
   app.add_option("--times", options.times, "folder for the times of steps");
   app.add_flag("--norm", options.norm, "batch norm between the hidden layers");
+  app.add_option("--after", options.after_ms, "milliseconds from the training to an evaluation");
   std::vector<std::string> words(context.arguments().rbegin(), context.arguments().rend());
   try {
     app.parse(words);
@@ -146,6 +149,10 @@ int run(int argc, char** argv) {
         cohort::ModelCheckpointOptions{.every_epochs = 0,
                                        .every_steps = options.checkpoint_steps}));
   trainer.fit(make_data(options.samples, 1), fit);
+  if (options.after_ms) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(*options.after_ms));
+    trainer.evaluate(fit.validation);
+  }
   context.leave();
   return 0;
 }

@@ -69,6 +69,14 @@ def undisturbed(folder, steps):
     return find_weights(done.stdout), losses(output, 0), time.monotonic() - begin
 
 
+def steps_of(folder, seconds):
+    """How many steps last so long or a little longer, with the kills. The start of a job is not counted."""
+    few, more = 200, 1000
+    start_and_few, start_and_more = undisturbed(folder, few)[2], undisturbed(folder, more)[2]
+    rate = (more - few) / max(start_and_more - start_and_few, 0.1)
+    return max(few, int(rate * seconds * 0.7))  # four workers that die on two cores are slower than two
+
+
 def losses(output, worker):
     lines = (output / "logs" / f"worker-{worker}.jsonl").read_text().splitlines()
     return {row["step"]: row["loss"] for row in map(json.loads, lines) if row.get("event") == "step"}
@@ -144,9 +152,7 @@ def main():
     arguments = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="cohort-soak-"))
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    # How many steps last that long: an undisturbed job of a few, and a little less for what kills cost.
-    few = 200
-    steps = max(few, int(few / undisturbed(folder, few)[2] * arguments.seconds * 0.8))
+    steps = steps_of(folder, arguments.seconds)
     print(f"soak: seed {arguments.seed}, {steps} steps, a kill every {arguments.every:g} s", flush=True)
 
     begin = time.monotonic()

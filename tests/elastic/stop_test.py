@@ -63,6 +63,18 @@ class StopTest(ElasticTest):
         self.wait(job, lambda: job.events("resumed", view + 1), "training without the stopped worker")
         self.check_result(job, *WORDS)
 
+    def test_the_last_checkpoint_waits_for_a_stopped_chief_that_holds_the_folder(self):
+        job = self.start_training()
+        chief, view = job.view()[1][0][0], job.view()[0]
+        pid = job.tasks()[chief]["pid"]
+        job.kill_pid(pid, signal.SIGSTOP)
+        self.wait(job, lambda: job.events("resumed", view + 1), "training without the stopped chief")
+        self.slow.unlink()
+        self.wait(job, lambda: "checkpoint of step 300 waits" in job.stdout, "the end of training")
+        job.kill_pid(pid)
+        self.check_result(job, *WORDS)
+        self.assertTrue(list((job.output / "checkpoints").glob("*300*.json")), job.tell())
+
 
 if __name__ == "__main__":
     unittest.main()

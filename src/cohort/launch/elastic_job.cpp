@@ -9,6 +9,7 @@
 #include "cohort/base/files.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
+#include "cohort/launch/outcome.h"
 #include "cohort/launch/root_cause.h"
 
 namespace cohort::launch {
@@ -351,16 +352,21 @@ void ElasticJob::on_early_end(Place& place) {
 void ElasticJob::on_end_after_training(Place& place) {
   const TaskRecord& record = place.process->record();
   place.state = State::ended;
-  if (!record.exit->success() && is_last_member(place)) {
-    const bool is_chief = view_.members.front().info.task == to_string(record.id);
-    if (is_chief || record.exit->signal == 0) {
-      failures_.push_back(record);
-      return decide(false);
-    }
-    log::warning("{} {} when the training was over; nothing is lost", name_and_pid(record),
-                 how_it_ended(record));
-  }
+  if (!record.exit->success() && is_last_member(place)) on_failure_after_training(record);
   check_whether_over();
+}
+
+void ElasticJob::on_failure_after_training(const TaskRecord& record) {
+  const bool killed = record.exit->signal != 0 || is_preemption(*record.exit);
+  if (killed) killed_after_training_.push_back(record);
+  const bool is_chief = view_.members.front().info.task == to_string(record.id);
+  if (killed && !is_chief) {
+    log::warning("{} {} when the training was over", name_and_pid(record), how_it_ended(record));
+    return;
+  }
+  missed_ = !killed_after_training_.empty();
+  failures_ = missed_ ? killed_after_training_ : std::vector{record};
+  decide(false);
 }
 
 void ElasticJob::put_out(Place& place) {

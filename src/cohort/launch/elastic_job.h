@@ -24,8 +24,10 @@ namespace cohort::launch {
 // - The job has a place for each of MOST workers; the wanted number of them run.
 // - Whoever used up its restarts, or made a usage error, is out; the job goes on while LEAST
 //   workers can be had, and fails when not.
-// - It succeeds when training is over and the last members have ended with 0. A member that is
-//   killed after that, other than the chief, had nothing left to do.
+// - It succeeds when training is over and the last members have ended with 0.
+// - A member that is killed after that is missed when it was the chief, or when another member then
+//   fails: what a program does after its training needs them all. The attempt ends, and another may
+//   do that part again from the last checkpoint (missed()).
 //
 // Confined to the supervisor's thread; the coordinator has its own and speaks through the loop.
 class ElasticJob {
@@ -71,6 +73,8 @@ class ElasticJob {
   void set_room(int room, const std::vector<cluster::TaskId>& homeless);
 
   const std::vector<TaskRecord>& failures() const { return failures_; }  // of those that are out
+  // Decided, because somebody who was killed when training was over is missed: failures() has who.
+  bool missed() const { return missed_; }
   const std::string& failure() const { return failure_; }  // a sentence; "" while there is none
 
   ElasticRecord record() const;
@@ -107,6 +111,7 @@ class ElasticJob {
   void on_death(Place& place);
   void on_early_end(Place& place);
   void on_end_after_training(Place& place);
+  void on_failure_after_training(const TaskRecord& record);
   void put_out(Place& place);
   void check_whether_over();
   void check_whether_enough(const std::string& why);
@@ -133,6 +138,8 @@ class ElasticJob {
   EventLoop::TimerId surplus_timer_ = 0;
   bool over_ = false;
   bool stopped_ = false;
+  std::vector<TaskRecord> killed_after_training_;
+  bool missed_ = false;
   std::vector<TaskRecord> failures_;
   std::string failure_;
   std::shared_ptr<bool> token_;  // events that were posted find it gone with this object

@@ -89,7 +89,7 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
                .live = report::is_live_terminal(STDOUT_FILENO),
                .show = options_.show}),
       task_file_limit_(file_limit()),
-      group_restarts_(options_.max_restarts) {
+      group_restarts_(options_.elastic ? options_.elastic->task_restarts : options_.max_restarts) {
   adopt_orphans();
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGCHLD, SIG_DFL);  // whoever ignores it hands that down, and the kernel reaps unseen
@@ -151,10 +151,10 @@ int Supervisor::run() {
   started_ = std::chrono::steady_clock::now();
   record_.started = utc_timestamp();
   write_options();
-  if (!wait_for_hosts())
-    return stop_signal_ ? conclude(JobState::stopped, 128 + stop_signal_)
-                        : conclude(JobState::failed, 1);
   for (bool first = true;; first = false) {
+    if (!wait_for_hosts())
+      return stop_signal_ ? conclude(JobState::stopped, 128 + stop_signal_)
+                          : conclude(JobState::failed, 1);
     start_attempt();
     if (first && !options_.quiet)
       log::info("job {}: {}; output in {}", identity_.job, describe_tasks(options_),
@@ -169,13 +169,15 @@ int Supervisor::run() {
       stop_signal_ = SIGHUP;  // it was told to stop; it did not fail
       return conclude(JobState::stopped, 128 + SIGHUP);
     }
-    if (stop_requested_ || elastic_ || !group_restarts_.on_failure(cause, record_.attempt)) {
+    if (stop_requested_ || (elastic_ && !elastic_->missed()) ||
+        !group_restarts_.on_failure(cause, record_.attempt)) {
       record_.root_cause = cause;
       return conclude(JobState::failed, cause.exit->shell_code());
     }
     record_.previous_attempts.push_back(task_records());
     ++record_.attempt;
     record_.state = JobState::restarting;
+    if (options_.elastic) options_.resume = true;  // from its own checkpoints
   }
 }
 

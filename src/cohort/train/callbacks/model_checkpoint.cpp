@@ -1,12 +1,22 @@
 #include "cohort/train/callbacks/model_checkpoint.h"
 
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
 #include "cohort/membership/fault_points.h"
 
 namespace cohort::train {
+namespace {
+
+// For the last checkpoint of a training, which nothing makes up for. The launcher ends a worker
+// that was shut out and has not come again before that.
+constexpr std::chrono::seconds kLastPatience{60};
+constexpr std::chrono::milliseconds kRetryPause{50};
+
+}  // namespace
 
 ModelCheckpoint::ModelCheckpoint(std::filesystem::path folder, ModelCheckpointOptions options)
     : folder_(std::move(folder)), options_(options), monitor_(options.watch.value_or(Watch{})) {}
@@ -24,13 +34,21 @@ void ModelCheckpoint::on_members_changed(FitState& fit) {
 
 // A chief that was shut out, but whose process still holds the folder (it may be suspended), keeps
 // its successor from writing until it has let go.
-bool ModelCheckpoint::can_write(const FitState& fit) {
-  if (writer_ || !succeeds_) return writer_ != nullptr;
-  try {
-    open(fit);
-    succeeds_ = false;
-  } catch (const InvalidInput& error) {
-    log::warning("no checkpoint of step {}: {}", fit.step, error.message());
+bool ModelCheckpoint::can_write(const FitState& fit, std::chrono::seconds patience) {
+  const auto deadline = Deadline::after(patience);
+  for (bool waits = false; !writer_ && succeeds_;) {
+    try {
+      open(fit);
+      succeeds_ = false;
+    } catch (const InvalidInput& error) {
+      if (deadline.expired()) {
+        log::warning("no checkpoint of step {}: {}", fit.step, error.message());
+        break;
+      }
+      if (!std::exchange(waits, true))
+        log::info("the checkpoint of step {} waits: {}", fit.step, error.message());
+      std::this_thread::sleep_for(kRetryPause);
+    }
   }
   return writer_ != nullptr;
 }
@@ -56,7 +74,7 @@ void ModelCheckpoint::on_epoch_end(FitState& fit) {
 }
 
 void ModelCheckpoint::on_train_end(FitState& fit) {
-  if (options_.last && saved_step_ != fit.step) save(fit, {});
+  if (options_.last && saved_step_ != fit.step) save(fit, {}, kLastPatience);
   if (!writer_) return;
   writer_->close();
   writer_.reset();
@@ -74,8 +92,8 @@ void ModelCheckpoint::close() noexcept {
   writer_.reset();
 }
 
-void ModelCheckpoint::save(FitState& fit, const SaveOptions& how) {
-  if (!can_write(fit)) return;
+void ModelCheckpoint::save(FitState& fit, const SaveOptions& how, std::chrono::seconds patience) {
+  if (!can_write(fit, patience)) return;
   membership::FaultPoints::of_this_process().reach("checkpoint", fit.step);
   writer_->save(fit.checkpoint(), how);
   saved_step_ = fit.step;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <memory>
@@ -42,8 +43,8 @@ class ModelCheckpoint : public Callback {
  private:
   void open(const FitState& fit);
   void close() noexcept;
-  bool can_write(const FitState& fit);
-  void save(FitState& fit, const SaveOptions& how);
+  bool can_write(const FitState& fit, std::chrono::seconds patience);
+  void save(FitState& fit, const SaveOptions& how, std::chrono::seconds patience = {});
 
   std::filesystem::path folder_;
   ModelCheckpointOptions options_;
