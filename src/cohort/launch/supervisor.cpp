@@ -14,7 +14,6 @@
 #include "cohort/launch/control_answers.h"
 #include "cohort/launch/elastic_job.h"
 #include "cohort/launch/job_hosts.h"
-#include "cohort/launch/job_options_json.h"
 #include "cohort/launch/job_services.h"
 #include "cohort/launch/job_words.h"
 #include "cohort/launch/leftovers.h"
@@ -444,59 +443,6 @@ void Supervisor::remind_of_stragglers(milliseconds delay) {
               join(waiting, ", "));
     remind_of_stragglers(std::min<milliseconds>(2 * delay, kLastReminder));
   });
-}
-
-int Supervisor::conclude(JobState state, int exit_code) {
-  record_.state = state;
-  record_.exit_code = exit_code;
-  record_.ended = utc_timestamp();
-  write_record();
-  double duration =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-  switch (state) {
-    case JobState::succeeded:
-      if (!options_.quiet) log::info("job {} succeeded in {:.1f} s", identity_.job, duration);
-      break;
-    case JobState::stopped:
-      log::info("job {} was stopped by {} after {:.1f} s; logs in {}", identity_.job,
-                signal_name(stop_signal_), duration, folder_.logs().string());
-      break;
-    default:
-      log::error("job {} failed after {:.1f} s{}", identity_.job, duration,
-                 record_.failure.empty() ? "" : ": " + record_.failure);
-      if (record_.root_cause)
-        log::write_report(root_cause_report(*record_.root_cause, task_records()));
-  }
-  return exit_code;
-}
-
-std::vector<TaskRecord> Supervisor::task_records() const {
-  std::vector<TaskRecord> records;
-  for (const auto& task : tasks_) records.push_back(task->record());
-  return records;
-}
-
-void Supervisor::write_options() {
-  JobOptions options = options_;
-  options.output = folder_.path();
-  options.resume = false;
-  write(folder_.path() / kJobOptionsFile, to_json(options));
-}
-
-void Supervisor::write_record() {
-  record_.tasks = task_records();
-  if (elastic_) record_.elastic = elastic_->record();
-  write(folder_.record(), to_json(record_));
-}
-
-void Supervisor::write(const std::filesystem::path& path, const std::string& text) {
-  try {
-    write_file_atomically(path, text);
-    record_failed_ = false;
-  } catch (const SystemError& error) {
-    if (!record_failed_) log::warning("{}; the job goes on", error.what());
-    record_failed_ = true;
-  }
 }
 
 }  // namespace cohort::launch

@@ -1,0 +1,67 @@
+// What a Supervisor writes down: the job's options and record, and on the screen how it ended.
+#include <fmt/format.h>
+
+#include "cohort/base/error.h"
+#include "cohort/base/files.h"
+#include "cohort/base/log.h"
+#include "cohort/launch/elastic_job.h"
+#include "cohort/launch/job_options_json.h"
+#include "cohort/launch/root_cause.h"
+#include "cohort/launch/supervisor.h"
+
+namespace cohort::launch {
+
+int Supervisor::conclude(JobState state, int exit_code) {
+  record_.state = state;
+  record_.exit_code = exit_code;
+  record_.ended = utc_timestamp();
+  write_record();
+  double duration =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  switch (state) {
+    case JobState::succeeded:
+      if (!options_.quiet) log::info("job {} succeeded in {:.1f} s", identity_.job, duration);
+      break;
+    case JobState::stopped:
+      log::info("job {} was stopped by {} after {:.1f} s; logs in {}", identity_.job,
+                signal_name(stop_signal_), duration, folder_.logs().string());
+      break;
+    default:
+      log::error("job {} failed after {:.1f} s{}", identity_.job, duration,
+                 record_.failure.empty() ? "" : ": " + record_.failure);
+      if (record_.root_cause)
+        log::write_report(root_cause_report(*record_.root_cause, task_records()));
+  }
+  return exit_code;
+}
+
+std::vector<TaskRecord> Supervisor::task_records() const {
+  std::vector<TaskRecord> records;
+  for (const auto& task : tasks_) records.push_back(task->record());
+  return records;
+}
+
+void Supervisor::write_options() {
+  JobOptions options = options_;
+  options.output = folder_.path();
+  options.resume = false;
+  write(folder_.path() / kJobOptionsFile, to_json(options));
+}
+
+void Supervisor::write_record() {
+  record_.tasks = task_records();
+  if (elastic_) record_.elastic = elastic_->record();
+  write(folder_.record(), to_json(record_));
+}
+
+void Supervisor::write(const std::filesystem::path& path, const std::string& text) {
+  try {
+    write_file_atomically(path, text);
+    record_failed_ = false;
+  } catch (const SystemError& error) {
+    if (!record_failed_) log::warning("{}; the job goes on", error.what());
+    record_failed_ = true;
+  }
+}
+
+}  // namespace cohort::launch
