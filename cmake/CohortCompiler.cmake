@@ -22,7 +22,7 @@ endif()
 if(COHORT_SANITIZE)
   add_compile_options(-fsanitize=${COHORT_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer -g1)
-  # Between GCC's checks its own <regex> looks as if it read what was never written (GCC bug 105562).
+  # Between GCC's checks its own <regex> looks as if it read what was never written (GCC bug 105616).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-Wno-maybe-uninitialized)
   endif()
