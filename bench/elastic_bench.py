@@ -29,11 +29,12 @@ sys.path.insert(0, str(ROOT / "tests" / "elastic"))
 from elastic_job import COHORT, PROGRAM, Job, find_weights, read_steps  # noqa: E402
 
 LIMIT = 180  # seconds for anything that is waited for
+RUN_LIMIT = 1200  # seconds for a whole training
 SECTIONS = ("recovery", "join", "cost", "simulated")
 WORKERS = 4
-# 784-WIDTH-WIDTH-10: 2.7 MB and 80 MB of parameters.
-SMALL = {"name": "small", "width": 512, "batch": 32, "steps": 12000, "kills": 20, "peer_kills": 3}
-LARGE = {"name": "large", "width": 4096, "batch": 32, "steps": 700, "kills": 12, "peer_kills": 3}
+# 784-WIDTH-WIDTH-10: 2.7 MB and 80 MB of parameters. `calm`: steps from a full view to the next kill.
+SMALL = {"name": "small", "width": 512, "batch": 32, "steps": 4000, "calm": 20, "kills": 20, "peer_kills": 3}
+LARGE = {"name": "large", "width": 4096, "batch": 32, "steps": 300, "calm": 6, "kills": 12, "peer_kills": 3}
 COST = {"width": 1024, "batch": 128, "steps": 400, "warmup": 50}
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("COHORT_")}
 ENVIRONMENT |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -67,13 +68,13 @@ class Expected:
 
     def check(self, job, words):
         try:
-            code = job.process.wait(timeout=LIMIT)
+            code = job.process.wait(timeout=RUN_LIMIT)
         except subprocess.TimeoutExpired:
             job.process.kill()
             fail(f"a job hangs\n{job.tell()}")
         key = tuple(map(str, words))
         if key not in self.weights:
-            done = subprocess.run(key, capture_output=True, text=True, timeout=LIMIT, env=ENVIRONMENT)
+            done = subprocess.run(key, capture_output=True, text=True, timeout=RUN_LIMIT, env=ENVIRONMENT)
             self.weights[key] = find_weights(done.stdout)
         if code != 0 or len(self.weights[key]) != 1 or find_weights(job.stdout) != self.weights[key]:
             fail(f"exit code {code}, weights {find_weights(job.stdout)}, undisturbed {self.weights[key]}\n{job.tell()}")
@@ -90,7 +91,7 @@ def recovery(case, kills, expected, random_numbers):
             job = Job(pathlib.Path(folder), "", ["-q", "-n", f"2:{WORKERS}", "--elastic", "--max-restarts", 1000],
                       words, ENVIRONMENT)
             hits = []
-            while len(found) + len(hits) < kills and (hit := kill_one(job, random_numbers)):
+            while len(found) + len(hits) < kills and (hit := kill_one(job, case["calm"], random_numbers)):
                 hits.append(hit)
             expected.check(job, words)
             steps = read_steps(job.times)
@@ -103,14 +104,14 @@ def recovery(case, kills, expected, random_numbers):
     return found
 
 
-def kill_one(job, random_numbers):
-    """Kills a random member of a full view; (nanoseconds, the event of the view that goes on, pid), or None when the
+def kill_one(job, calm, random_numbers):
+    """Kills a random member of a full view, `calm` steps later; (nanoseconds, the event of the view that goes on, pid), or None when the
     job is over."""
     def full():
         return job.trains(WORKERS) and len(job.living_members()) == WORKERS
     if not wait(job, full, f"a view of {WORKERS} workers"):
         return None
-    goal = job.step() + 20
+    goal = job.step() + calm
     time.sleep(random_numbers.uniform(0, 0.1))  # not always at the same point of a step
     if not wait(job, lambda: job.step() >= goal, "steps"):
         return None

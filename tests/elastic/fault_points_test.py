@@ -1,9 +1,10 @@
 """Faults on purpose (COHORT_FAULT) in every phase of a step and of a change of view: the weights stay those of an
 undisturbed run."""
 
+import json
 import unittest
 
-from elastic_job import PROGRAM, ElasticTest
+from elastic_job import MNIST, PROGRAM, ElasticTest, small_fashion
 
 LEASE = 1.0
 WORDS = [PROGRAM, "--steps", 300, "--shards", 8, "--checkpoint_steps", 10, "--norm", "--pause", 5]
@@ -49,6 +50,15 @@ class FaultPointsTest(ElasticTest):
         for phase in ("report", "view"):
             with self.subTest(phase=phase):
                 self.run_with("kill@rank1:step20:apply", f"kill@rank0:step*:{phase}")
+
+    def test_the_trace_tells_of_the_change(self):
+        words = [MNIST, "--data_dir", small_fashion(self.folder / "data", 3200, 160), "--batch_size", 16,
+                 "--virtual_shards", 8, "--train_epochs", 2]
+        job = self.start_job(*words, "--trace", env={"COHORT_FAULT": "kill@rank1:step20:backward"})
+        self.check_result(job, *words)
+        told = [event["name"] for event in json.loads((job.output / "trace" / "trace-rank0.json").read_text())["traceEvents"]
+                if event.get("cat") == "members"]
+        self.assertRegex(told[0], r"^view \d+: .*worker/1: pid \d+ was killed by signal 9 .*; step 21 is done again$")
 
     def test_a_newcomer_that_dies_while_it_copies_the_state(self):
         # Each process of worker 1 but the first dies so; when it has no restart left, the others go on without it.

@@ -36,8 +36,9 @@ class KillTest(ElasticTest):
     def check_that_deaths_were_told(self, job):
         """The launcher sees every death of its own workers: none has to be guessed from a connection that ended, and
         waited for until a lease is over."""
-        guessed = [event for event in job.events("evicted")
-                   if event["reason"].startswith(("its connection ended", "it came again as"))]
+        members = {member for event in job.events("installed") for member in event["members"]}
+        guessed = [event for event in job.events("evicted") if event["member"] in members and
+                   event["reason"].startswith(("its connection ended", "it came again as"))]
         self.assertEqual(guessed, [], job.tell())
 
     def kill_until_over(self, choose, kills, pause):

@@ -77,6 +77,8 @@ class ElasticExchange final : public Exchange {
   void change(std::int64_t stage, const std::string& why);
   // A planned change that all replicas agreed on in follow().
   bool change_is_due() const { return change_due_; }
+  // The step that was under way when the members changed is done again here, not copied.
+  bool redoes_step() const { return step_lost_ && !is_behind(); }
 
   // Where it is behind: what the first that has the state tells of it. The tensors come meanwhile;
   // `place` gets them before they are needed, in complete_transfer() or finish_step().

@@ -124,6 +124,7 @@ void FitLoop::change_members(const std::string& why) {
 void FitLoop::show_view() {
   view_.view = elastic_->view().number;
   view_.view_reason = elastic_->view().reason;
+  view_.step_is_redone = elastic_->redoes_step();
 }
 
 void FitLoop::join(const nlohmann::json& image) {

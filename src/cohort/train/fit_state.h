@@ -36,6 +36,7 @@ class FitState {
   // Of an elastic job: the number of the view, and why it differs from the one before.
   std::uint64_t view = 0;
   std::string view_reason;
+  bool step_is_redone = false;  // the one under way was given up when the view changed
 
   // Loss and metrics of the step or epoch that has just ended, and what callbacks add.
   Logs logs;

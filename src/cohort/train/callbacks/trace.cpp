@@ -58,8 +58,9 @@ void Trace::on_train_begin(FitState& fit) {
 
 void Trace::on_members_changed(FitState& fit) {
   if (!recorder_) return;
-  recorder_->complete(recorder_->intern(fmt::format("view {}: {}", fit.view, fit.view_reason)),
-                      "members", last_, report::trace_now(),
+  std::string name = fmt::format("view {}: {}", fit.view, fit.view_reason);
+  if (fit.step_is_redone) name += fmt::format("; step {} is done again", fit.step + 1);
+  recorder_->complete(recorder_->intern(name), "members", last_, report::trace_now(),
                       {"view", static_cast<double>(fit.view)});
   last_ = report::trace_now();
 }

@@ -24,8 +24,6 @@ class Trace : public Callback {
   void on_train_end(FitState& fit) override;
 
  private:
-  void record_step(FitState& fit);
-
   std::filesystem::path folder_;
   std::unique_ptr<report::TraceRecorder> recorder_;
   std::int64_t last_ = 0;  // when the last step or epoch ended
