@@ -1,15 +1,15 @@
 // A training for tests and benchmarks of elastic jobs: an MLP with dropout on made-up data.
 // usage: elastic_program [--steps N] [--batch N] [--width N] [--samples N] [--shards N]
 //                        [--checkpoint_steps N] [--pause MS] [--slow FILE] [--times FOLDER]
-//                        [--norm] [--after MS]
+//                        [--norm] [--stop_at STEP] [--after MS]
 //
 // --width sets the size of the model: 64 has 0.2 MB of parameters, 4096 has 80 MB. --norm adds
 // batch norm, and with it buffers. An epoch has --samples samples and a validation. Workers pause
 // MS after each step while FILE exists: tests keep a job alive for as long as they need, without a
 // different result. Every process appends each step that it has applied to FOLDER/worker-I.PID, one
 // write a line: "STEP NANOSECONDS LOSS", with the nanoseconds of CLOCK_MONOTONIC, which all
-// processes of a host share. At the end the chief prints "weights DIGEST". --after evaluates the
-// model once more, MS later.
+// processes of a host share. At the end the chief prints "weights DIGEST". --stop_at ends
+// training there by a callback; --after evaluates the model once more, MS later.
 #include <cohort/cohort.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -40,6 +40,7 @@ struct Options {
   std::string slow;
   std::string times;
   bool norm = false;
+  std::int64_t stop_at = 0;
   std::optional<int> after_ms;
 };
 
@@ -57,6 +58,7 @@ Options parse(const cohort::Context& context) {
   app.add_option("--slow", options.slow, "a file");
   app.add_option("--times", options.times, "folder for the times of steps");
   app.add_flag("--norm", options.norm, "batch norm between the hidden layers");
+  app.add_option("--stop_at", options.stop_at, "a step; 0: none");
   app.add_option("--after", options.after_ms, "milliseconds from the training to an evaluation");
   std::vector<std::string> words(context.arguments().rbegin(), context.arguments().rend());
   try {
@@ -118,6 +120,7 @@ class StepTimes : public cohort::Callback {
       if (::write(file_.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
         throw cohort::SystemError("cannot write the time of a step", errno);
     }
+    if (fit.step == options_.stop_at) fit.stop("it was asked to");
     if (options_.pause_ms > 0 && fs::exists(options_.slow))
       std::this_thread::sleep_for(std::chrono::milliseconds(options_.pause_ms));
   }

@@ -46,6 +46,21 @@ class ResumeTest(ElasticTest):
         time.sleep(0.2)
         self.check_result(job, *WORDS)
 
+    def test_views_that_count_from_one_again_belong_to_the_resumed_job(self):
+        # A worker was lost, so that views go on from 2; then the launcher dies when step 50 is the last one in both the
+        # ledger and the checkpoints.
+        self.slow.touch()
+        job = self.start_job(*WORDS, env={"COHORT_FAULT": "kill@rank1:step10:load,slow@rank0:step50:load:4s"})
+        self.wait(job, lambda: job.step() >= 50 and (job.output / "checkpoints/step-00000050.json").exists(), "step 50")
+        time.sleep(0.2)
+        self.assertEqual(job.step(), 50)
+        job.process.kill()
+        job.process.wait()
+        self.assert_nothing_left()
+        self.slow.unlink()
+        job.command("resume", job.output)
+        self.check_result(job, *WORDS)
+
     def test_a_job_that_runs_or_is_over_is_not_resumed(self):
         self.slow.touch()
         job = self.start_job(*WORDS)

@@ -63,6 +63,16 @@ class StopTest(ElasticTest):
         self.wait(job, lambda: job.events("resumed", view + 1), "training without the stopped worker")
         self.check_result(job, *WORDS)
 
+    def test_a_stopped_launcher_shuts_nobody_out(self):
+        job = self.start_training()
+        for _ in range(3):
+            job.process.send_signal(signal.SIGSTOP)
+            time.sleep(1.5 * LEASE)
+            job.process.send_signal(signal.SIGCONT)
+            self.wait_for_steps(job, 5)
+        self.assertEqual((job.events("evicted"), job.view()[0]), ([], 1), job.tell())
+        self.check_result(job, *WORDS)
+
     def test_the_last_checkpoint_waits_for_a_stopped_chief_that_holds_the_folder(self):
         job = self.start_training()
         chief, view = job.view()[1][0][0], job.view()[0]

@@ -307,6 +307,15 @@ class Ends(ElasticTest):
         self.assertEqual(result.record()["state"], "stopped")
         self.assertFalse(os.path.exists(socket))
 
+    def test_a_hangup_ends_the_workers_and_does_not_bring_them_back(self):
+        process = self.start_elastic("1:3")
+        self.wait_for_view("worker/0.0", "worker/1.0", "worker/2.0")
+        process.send_signal(signal.SIGHUP)
+        result = self.finish(process)
+        self.assertEqual(result.code, 129, result.stderr)
+        self.assertEqual(result.record()["state"], "stopped")
+        self.assertNotIn("starting it again", result.stderr)
+
     def test_sigterm_while_a_worker_waits_to_be_started_again(self):
         process = self.start("-n", "1:1", "--elastic", "--max-restarts", 1000, "--", MEMBER, "--fail-worker", 0,
                              "--fail-signal", signal.SIGABRT, "--fail", "start")

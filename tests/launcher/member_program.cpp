@@ -30,6 +30,7 @@ struct Arguments {
   int fail_signal = 0;        // ... or dies so ...
   std::string fail = "join";  // ... here: start, join
   int odd_worker = -1;        // started otherwise than the rest
+  int after_ms = 0;           // stays so long when training is over
 };
 
 template <typename... Words>
@@ -58,6 +59,7 @@ class Worker {
     do {
       train();
     } while (!agent_.finish(stage_, deadline()) && (change(""), true));
+    std::this_thread::sleep_for(milliseconds(arguments_.after_ms));
     agent_.leave(deadline());
     say("finished with {} stages", stage_);
     return 0;
@@ -134,6 +136,7 @@ int run(int argc, char** argv) {
   app.add_option("--fail-signal", arguments.fail_signal);
   app.add_option("--fail", arguments.fail);
   app.add_option("--odd-worker", arguments.odd_worker);
+  app.add_option("--after-ms", arguments.after_ms);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

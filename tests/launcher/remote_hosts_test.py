@@ -39,13 +39,13 @@ class RemoteHosts(ThreeHosts, LauncherTest):
         """cohort run on host 0."""
         return self.network.enter(0) + [COHORT, "run", "--output", str(self.output), *map(str, words)]
 
-    def start_elastic(self, hosts, *options, shell=None):
+    def start_elastic(self, hosts, *options, shell=None, program=()):
         script = self.folder / "discover"
         script.write_text(f"#!/bin/sh\ncat {self.hosts}\n")
         script.chmod(0o700)
         self.name_hosts(hosts)
         process = self.start("-n", "1:3", "--elastic", "--grace", 1, "--host-discovery-script", script,
-                             "--remote-shell", shell or self.shell, *options, "--", MEMBER, "--until", self.until)
+                             "--remote-shell", shell or self.shell, *options, "--", MEMBER, "--until", self.until, *program)
         self.addCleanup(self.end, process)
         return process
 
@@ -152,6 +152,14 @@ class RemoteHosts(ThreeHosts, LauncherTest):
         result = self.finish_well(process)
         self.assertIn("worker/1 (pid", result.stderr)
         self.assertIn("has lost its slot", result.stderr)
+
+    def test_a_host_that_goes_when_training_is_over_is_not_waited_for(self):
+        process = self.start_elastic([0, 1, 2], program=("--after-ms", 4000))
+        self.wait_for_members(3)
+        self.until.touch()
+        self.wait_for(lambda: '"over"' in (self.output / "membership.jsonl").read_text(), "the end of training")
+        self.name_hosts([0])
+        self.finish_well(process)
 
     def test_the_secret_is_on_no_command_line_and_in_no_environment(self):
         process = self.start_elastic([0, 1])

@@ -70,7 +70,7 @@ ElasticJob::ElasticJob(Setup setup, std::vector<std::unique_ptr<TaskProcess>>& t
       hooks_(std::move(hooks)),
       log_(setup_.log),
       respawns_(setup_.options.task_restarts),
-      wanted_(setup_.options.most),
+      wanted_(setup_.wanted),
       room_(setup_.room),
       token_(std::make_shared<bool>(true)) {
   for (auto& task : tasks) places_.push_back({.process = task.get()});
@@ -84,6 +84,8 @@ ElasticJob::ElasticJob(Setup setup, std::vector<std::unique_ptr<TaskProcess>>& t
           if (!token.expired()) on_event(event);
         });
       }});
+  if (wanted_ < setup_.options.most)
+    service_->resize(wanted_, fmt::format("scaled to {} in an earlier attempt", wanted_));
 }
 
 ElasticJob::~ElasticJob() { stop(); }
@@ -114,11 +116,11 @@ void ElasticJob::on_exit(TaskProcess& task) {
   tell_death(place, *task.record().exit);  // it died after tell_deaths() had looked
   loop_.cancel(std::exchange(place.timer, 0));
   if (stopped_) return;
-  if (place.state == State::leaving) {
+  if (training_is_over()) {
+    on_end_after_training(place);
+  } else if (place.state == State::leaving) {
     place.state = State::idle;
     fill();
-  } else if (training_is_over()) {
-    on_end_after_training(place);
   } else if (task.record().exit->success()) {
     place.state = State::ended;
     set_timer(place, kNewsTime, [this, &place] { on_early_end(place); });
@@ -130,6 +132,7 @@ void ElasticJob::on_exit(TaskProcess& task) {
 void ElasticJob::stop() {
   stopped_ = true;
   loop_.cancel(surplus_timer_);
+  loop_.cancel(verdict_timer_);
   for (Place& place : places_) loop_.cancel(std::exchange(place.timer, 0));
 }
 
@@ -260,7 +263,7 @@ void ElasticJob::end(Place& place) {
 }
 
 void ElasticJob::set_room(int room, const std::vector<cluster::TaskId>& homeless) {
-  if (stopped_) return;
+  if (stopped_ || training_is_over()) return;
   log::info("the hosts have {} now", room == 1 ? "1 slot" : fmt::format("{} slots", room));
   room_ = room;
   for (Place& place : places_) {
@@ -357,16 +360,19 @@ void ElasticJob::on_end_after_training(Place& place) {
 }
 
 void ElasticJob::on_failure_after_training(const TaskRecord& record) {
-  const bool killed = record.exit->signal != 0 || is_preemption(*record.exit);
-  if (killed) killed_after_training_.push_back(record);
+  const bool killed = record.exit->signal != 0 || is_preemption(*record.exit) ||
+                      record.exit->shell_code() == 128 + SIGKILL;
+  (killed ? killed_after_training_ : failed_after_training_).push_back(record);
   const bool is_chief = view_.members.front().info.task == to_string(record.id);
-  if (killed && !is_chief) {
+  if (killed && !is_chief)
     log::warning("{} {} when the training was over", name_and_pid(record), how_it_ended(record));
-    return;
-  }
-  missed_ = !killed_after_training_.empty();
-  failures_ = missed_ ? killed_after_training_ : std::vector{record};
-  decide(false);
+  if ((killed && !is_chief) || verdict_timer_) return;
+  // Whoever fails for want of another may be seen to end before that one is.
+  verdict_timer_ = loop_.call_after(kNewsTime, [this] {
+    missed_ = !killed_after_training_.empty();
+    failures_ = missed_ ? killed_after_training_ : failed_after_training_;
+    decide(false);
+  });
 }
 
 void ElasticJob::put_out(Place& place) {
@@ -377,7 +383,7 @@ void ElasticJob::put_out(Place& place) {
 }
 
 void ElasticJob::check_whether_over() {
-  if (!training_is_over()) return;
+  if (!training_is_over() || verdict_timer_) return;
   const bool all = std::all_of(places_.begin(), places_.end(), [this](const Place& place) {
     return !is_last_member(place) || place.state == State::ended;
   });

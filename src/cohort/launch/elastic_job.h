@@ -42,6 +42,7 @@ class ElasticJob {
     Secret secret;
     std::filesystem::path log;  // membership.jsonl
     int room = 0;               // workers that the hosts have slots for
+    int wanted = 0;             // of LEAST to MOST
   };
   // Called on the supervisor's thread.
   struct Hooks {
@@ -69,7 +70,10 @@ class ElasticJob {
   // InvalidInput that names the limits.
   std::string scale(int workers);
 
-  // The hosts have slots for so many now; `homeless` workers have lost theirs, and are ended.
+  int wanted() const { return wanted_; }
+
+  // The hosts have slots for so many now; `homeless` workers have lost theirs, and are ended,
+  // unless training is over.
   void set_room(int room, const std::vector<cluster::TaskId>& homeless);
 
   const std::vector<TaskRecord>& failures() const { return failures_; }  // of those that are out
@@ -138,7 +142,8 @@ class ElasticJob {
   EventLoop::TimerId surplus_timer_ = 0;
   bool over_ = false;
   bool stopped_ = false;
-  std::vector<TaskRecord> killed_after_training_;
+  std::vector<TaskRecord> killed_after_training_, failed_after_training_;
+  EventLoop::TimerId verdict_timer_ = 0;  // of those, one is missed or to blame
   bool missed_ = false;
   std::vector<TaskRecord> failures_;
   std::string failure_;

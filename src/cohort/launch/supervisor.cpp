@@ -151,10 +151,9 @@ int Supervisor::run() {
   record_.started = utc_timestamp();
   write_options();
   for (bool first = true;; first = false) {
-    if (!wait_for_hosts())
+    if (!begin_attempt())
       return stop_signal_ ? conclude(JobState::stopped, 128 + stop_signal_)
                           : conclude(JobState::failed, 1);
-    start_attempt();
     if (first && !options_.quiet)
       log::info("job {}: {}; output in {}", identity_.job, describe_tasks(options_),
                 as_seen_from_here(identity_.output).string());
@@ -180,12 +179,30 @@ int Supervisor::run() {
   }
 }
 
-void Supervisor::start_attempt() {
-  phase_ = Phase::running;
+// False: the job is over before there are hosts.
+bool Supervisor::begin_attempt() {
   succeeded_ = services_stopped_ = false;
   failures_.clear();
+  if (elastic_) wanted_workers_ = elastic_->wanted();
   elastic_.reset();
   tasks_.clear();
+  try {
+    if (!wait_for_hosts()) return false;
+    start_attempt();
+  } catch (...) {
+    elastic_.reset();
+    tasks_.clear();
+    end_leftovers();
+    record_.state = JobState::failed;
+    record_.ended = utc_timestamp();
+    write_record();
+    throw;
+  }
+  return true;
+}
+
+void Supervisor::start_attempt() {
+  phase_ = Phase::running;
   ports_.release_all();
   services_ = std::make_unique<JobServices>(identity_.address);
   identity_.store = services_->store();
@@ -204,20 +221,10 @@ void Supervisor::start_attempt() {
   lone_restarts_.emplace(options_.task_restarts);
   if (options_.elastic) prepare_elastic();
   write_record();  // "starting" or "restarting": whoever looks now sees which tasks are to come
-  try {
-    if (elastic_)
-      elastic_->start();
-    else
-      for (auto& task : tasks_) task->start(start_options());
-  } catch (...) {
-    elastic_.reset();
-    tasks_.clear();
-    end_leftovers();
-    record_.state = JobState::failed;
-    record_.ended = utc_timestamp();
-    write_record();
-    throw;
-  }
+  if (elastic_)
+    elastic_->start();
+  else
+    for (auto& task : tasks_) task->start(start_options());
   record_.state = JobState::running;
   write_record();
 }
@@ -320,6 +327,10 @@ void Supervisor::on_task_exit(TaskProcess& task) {
   if (status.shell_code() == 128 + SIGKILL)  // also when a shell around the program says so
     task.record().memory_evidence = oom_.evidence(task.record().pid);
   if (hosts_) hosts_->leave(task.id());
+  if (elastic_ && hangup_forwarded_ && status.signal == SIGHUP) {  // it was told to stop
+    failures_.push_back(task.record());
+    return begin_stop();
+  }
   if (elastic_) return elastic_->on_exit(task);
   if (start_again_alone(task)) return;
   switch (outcome_->on_exit(task.id(), status)) {

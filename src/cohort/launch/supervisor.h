@@ -49,6 +49,7 @@ class Supervisor {
 
   void open_control_socket();
   bool wait_for_hosts();
+  bool begin_attempt();
   void start_attempt();
   void prepare_elastic();
   bool start_elastic(TaskProcess& task);
@@ -103,6 +104,7 @@ class Supervisor {
   std::optional<Outcome> outcome_;
   std::optional<LoneRestarts> lone_restarts_;
   std::unique_ptr<ElasticJob> elastic_;
+  std::optional<int> wanted_workers_;  // what the attempt before was scaled to
   Phase phase_ = Phase::running;
   bool succeeded_ = false;
   bool services_stopped_ = false;

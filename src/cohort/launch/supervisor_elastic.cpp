@@ -27,7 +27,8 @@ void Supervisor::prepare_elastic() {
                         .store = identity_.store,
                         .secret = services_->secret(),
                         .log = folder_.path() / "membership.jsonl",
-                        .room = hosts_ ? hosts_->slots() : options_.elastic->most},
+                        .room = hosts_ ? hosts_->slots() : options_.elastic->most,
+                        .wanted = wanted_workers_.value_or(options_.elastic->most)},
       tasks_, loop_,
       ElasticJob::Hooks{[this](TaskProcess& task) { return start_elastic(task); },
                         [this] { write_record(); }, decide});
@@ -58,7 +59,7 @@ bool Supervisor::wait_for_hosts() {
                                  });
   const auto deadline = Deadline::after(options_.elastic->timeout);
   while (!hosts_->known() && !stop_requested_ && !deadline.expired()) loop_.run_once(deadline);
-  if (!hosts_->known()) {
+  if (!hosts_->known() || stop_requested_) {
     hosts_.reset();
     if (!stop_requested_)
       record_.failure =

@@ -70,7 +70,7 @@ void Coordinator::handle(Time now, const Message& message) {
       on_beat(now, *known, message);
       break;
     case MessageKind::report:
-      on_report(*known, message);
+      on_report(now, *known, message);
       break;
     case MessageKind::broken:
       on_broken(now, *known, message);
@@ -179,7 +179,7 @@ void Coordinator::on_beat(Time now, Known& known, const Message& message) {
     ask(now, known);  // the proposal may have been lost
 }
 
-void Coordinator::on_report(Known& known, const Message& message) {
+void Coordinator::on_report(Time now, Known& known, const Message& message) {
   if (!change_) {
     if (known.seat.member && message.number <= view_.number)
       send_install(known, message.base != view_change_->base);
@@ -190,6 +190,7 @@ void Coordinator::on_report(Known& known, const Message& message) {
   known.stage = message.stage;
   known.base = message.base;
   if (known.doubt == Known::Doubt::overdue) known.doubt = Known::Doubt::none;
+  if (known.seat.member && !change_->reports_since) change_->reports_since = now;
   --change_->missing;
 }
 
@@ -303,12 +304,14 @@ void Coordinator::resize(Time now, int members, const std::string& why) {
 void Coordinator::evict_expired(Time now) {
   const Leases::Lease* first = leases_.first();
   if (first == nullptr || first->end > now) return;
-  // Who comes so late was itself not there: beats may lie unread.
-  if (!no_eviction_before_ && now - first->end > options_.lease / 4)
-    no_eviction_before_ = now + options_.lease / 4;
-  if (no_eviction_before_ && now < *no_eviction_before_) return;
-  no_eviction_before_.reset();
-  for (; first != nullptr && first->end <= now; first = leases_.first()) {
+  // Beats may lie unread. Who comes late was itself not there, and has many to read.
+  if (!grace_ || grace_->noticed < first->end) {
+    const bool late = now - first->end > options_.lease / 40;
+    grace_ = Grace{.noticed = now, .end = now + options_.lease / (late ? 4 : 40)};
+  }
+  if (now < grace_->end) return;
+  const Time noticed = grace_->noticed;
+  for (; first != nullptr && first->end <= noticed; first = leases_.first()) {
     Known& known = *static_cast<Known*>(first->holder);
     const bool silent = known.doubt == Known::Doubt::none;
     evict(now, known,
@@ -319,7 +322,9 @@ void Coordinator::evict_expired(Time now) {
 }
 
 void Coordinator::lose_patience(Time now) {
-  if (!change_ || change_->overdue || now < change_->since + options_.report_patience) return;
+  if (!change_ || change_->overdue || !change_->reports_since ||
+      now < *change_->reports_since + options_.report_patience)
+    return;
   change_->overdue = true;
   std::vector<Known*> late;
   for (const auto& [id, known] : known_)
@@ -340,10 +345,11 @@ std::optional<Time> Coordinator::next_tick() const {
   std::optional<Time> next;
   const auto due = [&](Time time) { next = next ? std::min(*next, time) : time; };
   if (const Leases::Lease* first = leases_.first())
-    due(std::max(first->end, no_eviction_before_.value_or(first->end)));
+    due(grace_ && first->end <= grace_->noticed ? grace_->end : first->end);
   if (break_due_) due(*break_due_);
   if (short_since_) due(*short_since_ + options_.member_patience);
-  if (change_ && !change_->overdue) due(change_->since + options_.report_patience);
+  if (change_ && change_->reports_since && !change_->overdue)
+    due(*change_->reports_since + options_.report_patience);
   if (view_.number == 0 && !change_ && !short_since_) due(*started_ + options_.start_patience);
   return next;
 }

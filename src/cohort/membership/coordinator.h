@@ -21,7 +21,8 @@ struct CoordinatorOptions {
   int initial = 1;  // the first view waits for so many, as long as start_patience
   Time lease = std::chrono::seconds(2);
   Time start_patience = std::chrono::seconds(30);
-  // For the report of a member that beats: as long as a stage may take.
+  // For the report of a member that beats, from the first one of another member: a stage takes as
+  // long as it takes, but all are in the same.
   Time report_patience = std::chrono::minutes(5);
   // With fewer than `least`; then the job has failed.
   Time member_patience = std::chrono::minutes(10);
@@ -139,11 +140,11 @@ class Coordinator {
   struct Change {
     std::uint64_t number = 0;
     bool planned = false;
-    Time since{0};
-    std::size_t missing = 0;         // reports
-    std::vector<Known*> candidates;  // newcomers who were asked
-    std::uint64_t considered = 0;    // waiting ones up to this arrival were
-    bool overdue = false;            // report_patience has passed
+    std::size_t missing = 0;            // reports
+    std::vector<Known*> candidates;     // newcomers who were asked
+    std::uint64_t considered = 0;       // waiting ones up to this arrival were
+    std::optional<Time> reports_since;  // of members
+    bool overdue = false;               // report_patience has passed
   };
   enum class Redo { none, planned, unplanned };
 
@@ -152,7 +153,7 @@ class Coordinator {
   void admit(Time now, const Message& message);
   bool give_way(Time now, const MemberInfo& newcomer);
   void on_beat(Time now, Known& known, const Message& message);
-  void on_report(Known& known, const Message& message);
+  void on_report(Time now, Known& known, const Message& message);
   void on_broken(Time now, Known& known, const Message& message);
   void on_resumed(Time now, Known& known, const Message& message);
   void answer_stranger(const Message& message);
@@ -196,7 +197,12 @@ class Coordinator {
   std::optional<std::string> agreement_;       // while anybody with it is there
   std::uint64_t arrivals_ = 0;
   Leases leases_;
-  std::optional<Time> no_eviction_before_;
+  // Leases that had ended when it was noticed are taken for lost at `end`: until then mail is read.
+  struct Grace {
+    Time noticed{0};
+    Time end{0};
+  };
+  std::optional<Grace> grace_;
 
   View view_;
   std::shared_ptr<const ViewChange> whole_view_;   // view_, for who knows nothing

@@ -108,7 +108,7 @@ void Coordinator::propose(Time now, bool planned) {
   if (change_) candidates = std::move(change_->candidates);
   redo_ = Redo::none;
   break_due_.reset();
-  change_ = Change{.number = ++number_, .planned = planned, .since = now};
+  change_ = Change{.number = ++number_, .planned = planned};
   View view;
   view.number = number_;
   tell(now, {.kind = MembershipEvent::Kind::proposed, .text = reason(), .view = std::move(view)});

@@ -225,6 +225,27 @@ TEST(CoordinatorTest, CoordinatorThatOversleptEvictsNobodyBeforeItHasReadItsMail
   EXPECT_EQ(pump.coordinator.view().number, 1u);
 }
 
+TEST(CoordinatorTest, CoordinatorThatOversleptAgainEvictsNobodyEither) {
+  Three pump;
+  for (int nap = 0; nap < 3; ++nap) {
+    pump.now += 30s;
+    pump.coordinator.tick(pump.now);
+    pump.pass(5s);
+  }
+  EXPECT_EQ(pump.count(Kind::evicted), 0);
+}
+
+TEST(CoordinatorTest, LeaseThatEndsWhileABeatLiesUnreadEvictsNobody) {
+  Three pump;
+  const auto due = pump.coordinator.next_tick();
+  ASSERT_TRUE(due);
+  pump.now = *due + 1ms;
+  pump.coordinator.tick(pump.now);
+  EXPECT_EQ(pump.count(Kind::evicted), 0);
+  pump.pass(5s);
+  EXPECT_EQ(pump.count(Kind::evicted), 0);
+}
+
 TEST(CoordinatorTest, MemberThatBeatsButDoesNotRestIsEvictedWhenPatienceIsOver) {
   Three pump;
   pump.kill_and_tell(0);
@@ -238,6 +259,18 @@ TEST(CoordinatorTest, MemberThatBeatsButDoesNotRestIsEvictedWhenPatienceIsOver) 
   EXPECT_THAT(pump.last(Kind::evicted)->text, HasSubstr("did not come to rest"));
   EXPECT_THAT(pump.view(), ElementsAre("worker/1.0.0"));
   EXPECT_EQ(pump.at(2).state(), State::evicted);
+}
+
+TEST(CoordinatorTest, MembersThatAreAllInALongStageAreWaitedFor) {
+  Three pump;
+  pump.kill_and_tell(0);
+  pump.pass(30min);
+  EXPECT_EQ(pump.count(Kind::evicted), 1);
+  pump.report(1, 3);
+  pump.pass(4min);
+  pump.report(2, 3);
+  EXPECT_EQ(pump.count(Kind::evicted), 1);
+  EXPECT_THAT(pump.view(), ElementsAre("worker/1.0.0", "worker/2.0.0"));
 }
 
 TEST(CoordinatorTest, TooFewMembersWaitForMoreAndThenFail) {

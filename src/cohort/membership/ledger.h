@@ -60,6 +60,7 @@ class LedgerWriter {
   // The last step that has a record, before the one to which rewind() went; nothing in a new
   // ledger. What a new chief needs to know.
   std::optional<std::int64_t> last_step() const { return last_step_; }
+  std::uint64_t last_view() const { return last_view_; }  // the latest that made it; 0: unknown
   // Whether this update is missing: neither it nor a later one, nor the same step of a later view,
   // is there.
   bool lacks(const LedgerRecord& record) const;
@@ -77,7 +78,7 @@ class LedgerWriter {
   UniqueFd file_;
   LedgerPlan plan_;
   std::optional<std::int64_t> last_step_;
-  std::uint64_t last_view_ = 0;  // the latest that made it
+  std::uint64_t last_view_ = 0;
   std::string buffer_;
 };
 

@@ -126,7 +126,9 @@ void ElasticExchange::begin_ledger(std::int64_t step) {
   ledger_.reset();
   if (seat_.rank() != 0) return;
   open_ledger();
-  if (ledger_ && ledger_->last_step() && *ledger_->last_step() >= step) ledger_->rewind(step);
+  if (!ledger_ || !ledger_->last_step()) return;
+  // Another launcher counts views from 1 again.
+  if (*ledger_->last_step() >= step || ledger_->last_view() > view().number) ledger_->rewind(step);
 }
 
 void ElasticExchange::begin_step(const StepPlace& place) {

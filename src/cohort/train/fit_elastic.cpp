@@ -130,7 +130,7 @@ void FitLoop::show_view() {
 void FitLoop::join(const nlohmann::json& image) {
   behind_ = std::make_unique<Behind>();
   take_state(image);
-  show_view();
+  view_.joined = true;
   for (const auto& callback : callbacks_) callback->on_train_begin(view_);
   epoch_begun_ = std::chrono::steady_clock::now();
   if (position_.next == Stage::step || position_.next == Stage::step_end)

@@ -59,7 +59,9 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
   view_.optimizer_ = &trainer.optimizer();
   view_.rate_ = &trainer.learning_rate();
   view_.make_checkpoint_ = [this] {
-    return make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
+    Checkpoint checkpoint = make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
+    if (position_.stop) checkpoint.state.extra[kStopReason] = view_.stop_reason_;
+    return checkpoint;
   };
   if (elastic_)
     elastic_->keep_ledger({.samples = data_->size(),
@@ -68,8 +70,14 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
                            .seed = trainer_options.seed,
                            .shuffle = options.shuffle,
                            .steps_per_epoch = view_.steps_per_epoch});
+  if (elastic_) show_view();
   show_position();
   show_replica();
+}
+
+void FitLoop::stop_as_before(const std::string& why) {
+  position_.stop = true;
+  view_.stop_reason_ = why;
 }
 
 void FitLoop::show_position() {

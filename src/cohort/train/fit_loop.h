@@ -66,6 +66,8 @@ class FitLoop {
   void join(const nlohmann::json& image);
   // Called once all replicas have begun alike, before the first step.
   void on_begun(std::function<void()> begun) { begun_hook_ = std::move(begun); }
+  // Before run(): an earlier process had ended this training here.
+  void stop_as_before(const std::string& why);
 
   // Throws BeginAgain only in an elastic job.
   FitResult run();

@@ -37,6 +37,7 @@ class FitState {
   std::uint64_t view = 0;
   std::string view_reason;
   bool step_is_redone = false;  // the one under way was given up when the view changed
+  bool joined = false;          // this worker came into a training that others had begun
 
   // Loss and metrics of the step or epoch that has just ended, and what callbacks add.
   Logs logs;

@@ -106,6 +106,11 @@ int ResumePoint::shards(int otherwise) const {
   return state_ ? static_cast<int>(state_->virtual_shards) : otherwise;
 }
 
+std::optional<std::string> ResumePoint::stop_reason() const {
+  if (!state_ || !state_->extra.contains(kStopReason)) return std::nullopt;
+  return state_->extra.at(kStopReason).get<std::string>();
+}
+
 Position ResumePoint::restore(ReplicaTrainer& trainer, const Position& otherwise,
                               std::span<const std::shared_ptr<Callback>> callbacks) const {
   if (!state_) return otherwise;

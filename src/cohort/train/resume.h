@@ -18,6 +18,9 @@ namespace cohort::train {
 // same on all workers are not.
 void agree_on_options(Exchange& exchange, const TrainerOptions& trainer, const FitOptions& fit);
 
+// In a checkpoint's `extra`, where training was stopped.
+inline constexpr const char* kStopReason = "stop_reason";
+
 // A checkpoint to go on from, as every replica knows it: the tensors are replica 0's alone, which
 // the broadcast at the beginning of fit() gives to the others. Empty: nothing to resume.
 class ResumePoint {
@@ -30,6 +33,8 @@ class ResumePoint {
 
   // How many virtual shards the training has; `otherwise` where there is nothing to resume.
   int shards(int otherwise) const;
+  // Why all replicas agreed to end training at the checkpoint, where they did.
+  std::optional<std::string> stop_reason() const;
   // Puts model, optimizer and callbacks where the checkpoint has them. Returns where training
   // stands; `otherwise` where there is nothing to resume.
   Position restore(ReplicaTrainer& trainer, const Position& otherwise,

@@ -147,6 +147,7 @@ struct Trainer::State {
   FitResult fit_elastic(ElasticExchange& exchange, const DatasetPtr& data, const FitOptions& fit,
                         std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control);
   static FitOptions after_a_loss(const ElasticExchange& exchange, FitOptions fit);
+  bool goes_on_by_itself(Exchange& exchange, const FitOptions& fit) const;
   FitResult join_fit(ElasticExchange& exchange, const DatasetPtr& data, const FitOptions& fit,
                      std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control);
 
@@ -224,6 +225,8 @@ FitResult Trainer::State::fit_once(const parallel::Replica& replica, Exchange& e
   FitLoop loop(part, *strategy, data, fit, options, callbacks, control, from,
                exchange.begin(from.step));
   loop.on_begun(on_begun);
+  if (const auto why = checkpoint.stop_reason(); why && goes_on_by_itself(exchange, fit))
+    loop.stop_as_before(*why);
   FitResult result = loop.run();
   if (replica.local == 0) position = loop.position();
   return result;
@@ -251,6 +254,13 @@ FitOptions Trainer::State::after_a_loss(const ElasticExchange& exchange, FitOpti
   if (fit.resume.empty() && exchange.view().number > 1 && exchange.is_output(folder))
     fit.resume = folder;
   return fit;
+}
+
+// From its own checkpoints, and not because somebody wants it to train for longer.
+bool Trainer::State::goes_on_by_itself(Exchange& exchange, const FitOptions& fit) const {
+  const ElasticExchange* elastic = exchange.elastic();
+  return (strategy->resumes() || (elastic && elastic->view().number > 1)) &&
+         fit.resume == checkpoints_of(fit);
 }
 
 // Until the training has begun on all workers, the loss of one means to begin again with the rest,

@@ -22,7 +22,9 @@ ModelCheckpoint::ModelCheckpoint(std::filesystem::path folder, ModelCheckpointOp
     : folder_(std::move(folder)), options_(options), monitor_(options.watch.value_or(Watch{})) {}
 
 void ModelCheckpoint::on_train_begin(FitState& fit) {
-  open(fit);
+  if (!fit.is_chief()) close();
+  succeeds_ = fit.view > 1;  // then an earlier chief may still hold the folder
+  if (!succeeds_) open(fit);
   saved_step_ = fit.step;
 }
 
@@ -74,7 +76,8 @@ void ModelCheckpoint::on_epoch_end(FitState& fit) {
 }
 
 void ModelCheckpoint::on_train_end(FitState& fit) {
-  if (options_.last && saved_step_ != fit.step) save(fit, {}, kLastPatience);
+  // That training was stopped here is known only now.
+  if (options_.last && (saved_step_ != fit.step || fit.stopping())) save(fit, {}, kLastPatience);
   if (!writer_) return;
   writer_->close();
   writer_.reset();

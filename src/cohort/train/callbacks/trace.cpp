@@ -51,7 +51,7 @@ void Trace::on_train_begin(FitState& fit) {
                            .process_name = fmt::format("worker {}", fit.strategy().place())});
   recorder_->name_thread("training");
   // Whoever joins later finds nobody to compare clocks with.
-  if (fit.strategy().has_group() && fit.view == 0)
+  if (fit.strategy().has_group() && !fit.joined)
     recorder_->set_clock_offset_us(clock_offset(fit.workers()) / 1000);
   fit.gradients().record_events(true);
 }
