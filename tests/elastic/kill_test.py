@@ -4,6 +4,7 @@ KILLS=N in the environment sets how many workers are killed in all (default 100)
 
 import os
 import random
+import shutil
 import time
 import unittest
 
@@ -96,6 +97,17 @@ class KillTest(ElasticTest):
             self.wait(job, lambda: job.view()[0] > view, f"a view after {view}")
         self.check_result(job, *program)
         self.check_that_deaths_were_told(job)
+
+    def test_checkpoints_of_an_earlier_job_are_left_alone(self):
+        earlier = self.start_job(PROGRAM, "--steps", 60, "--shards", 8)
+        self.finish_job(earlier)
+        shutil.copytree(earlier.output / "checkpoints", self.folder / "out1" / "checkpoints")
+        program = [PROGRAM, "--steps", 40, "--shards", 8, "--pause", 20]
+        self.slow.touch()
+        job = self.start_job(*program, workers="1:1")
+        self.wait_for_steps(job, 5)
+        job.kill(0)
+        self.check_result(job, *program)
 
     def test_all_at_once_go_on_from_the_last_checkpoint(self):
         program = [PROGRAM, "--steps", 120, "--shards", 8, "--checkpoint_steps", 10, "--norm", "--pause", 20]

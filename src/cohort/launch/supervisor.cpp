@@ -131,6 +131,9 @@ void Supervisor::open_control_socket() {
     return to_json(record);
   };
   auto scale = [this](int workers) {
+    if (options_.elastic && !elastic_)
+      throw InvalidInput(fmt::format("the hosts of job {} are not known yet", identity_.job),
+                         {.advice = "Try again when its workers run."});
     if (!elastic_)
       throw InvalidInput(fmt::format("job {} is not elastic: it has {} from start to end",
                                      identity_.job, describe_tasks(options_)),
@@ -259,8 +262,9 @@ void Supervisor::on_signals() {
   signalfd_siginfo info;
   while (::read(signals_.get(), &info, sizeof info) == sizeof info) {
     int signal = static_cast<int>(info.ssi_signo);
-    if (signal == SIGCHLD) continue;  // the tasks are looked at below
-    if (signal == SIGINT || signal == SIGTERM) {
+    if (signal == SIGCHLD) continue;                            // the tasks are looked at below
+    const bool nobody = !any_alive(false) && !any_alive(true);  // whom a hangup would end
+    if (signal == SIGINT || signal == SIGTERM || (signal == SIGHUP && nobody)) {
       on_termination_request(signal);
     } else {
       for (auto& task : tasks_) task->signal(signal);

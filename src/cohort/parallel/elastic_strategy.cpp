@@ -40,6 +40,7 @@ class ElasticStrategy final : public Strategy {
   int place() const override { return world_->session->role().rank; }
   int places() const override { return seat_->limits().most; }
   bool resumes() const override { return world_->session->role().resume; }
+  std::string job() const override { return world_->session->role().job; }
 
   void run(const std::function<void(const Replica&)>& body) override {
     if (has_left_)

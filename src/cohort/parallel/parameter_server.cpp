@@ -46,6 +46,7 @@ class ParameterServerStrategy final : public Strategy {
   int worker() const override { return role_.rank; }
   int local_replicas() const override { return 1; }
   bool resumes() const override { return role_.resume; }
+  std::string job() const override { return role_.job; }
   // An update that wants more gradients than there are workers takes several of each.
   int shards() const override {
     return std::max(role_.size, servers_.flags().replicas_to_aggregate);

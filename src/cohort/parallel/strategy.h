@@ -33,6 +33,7 @@ class Strategy {
   virtual int places() const { return workers(); }
   // The job was begun by an earlier launcher: training goes on from its last checkpoint.
   virtual bool resumes() const { return false; }
+  virtual std::string job() const { return {}; }  // its id; empty: nobody gave one
 
   // Runs `body` once for every local replica, each on a thread of its own (the first on the
   // caller's) with the replica's device current, and returns when all are done. If one throws, the

@@ -62,6 +62,9 @@ parallel::Replica ElasticExchange::replica() const {
 
 void ElasticExchange::agree(const nlohmann::json& values) {
   if (entered_) return;
+  if (seat_.is_member())
+    throw InvalidInput("this worker of an elastic job has trained with another Trainer already",
+                       {.advice = "Use one Trainer for the whole program."});
   seat_.enter(values.dump(), Deadline::never());
   entered_ = true;
   make_inner();
@@ -124,7 +127,7 @@ std::int64_t ElasticExchange::begin(std::int64_t step) {
 void ElasticExchange::begin_ledger(std::int64_t step) {
   last_record_.reset();
   ledger_.reset();
-  if (seat_.rank() != 0) return;
+  if (over_ || seat_.rank() != 0) return;
   open_ledger();
   if (!ledger_ || !ledger_->last_step()) return;
   // Another launcher counts views from 1 again.
@@ -253,12 +256,6 @@ bool ElasticExchange::finish(std::int64_t stage) {
   if (ledger_) ledger_->sync();
   if (!over_) over_ = seat_.agent().finish(stage, Deadline::never());
   return over_;
-}
-
-bool ElasticExchange::is_output(const std::filesystem::path& path) const {
-  const std::filesystem::path inside =
-      path.lexically_normal().lexically_relative(seat_.role().output);
-  return !path.empty() && !inside.empty() && *inside.begin() != "..";
 }
 
 void ElasticExchange::open_ledger() {

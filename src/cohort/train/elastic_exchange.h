@@ -71,7 +71,9 @@ class ElasticExchange final : public Exchange {
   const membership::View& view() const { return seat_.view(); }
   parallel::Replica replica() const;  // as it is in the view
   // Somebody in the view has the state of a training, and this replica has less.
-  bool is_behind() const { return view().is_behind(seat_.rank()); }
+  bool is_behind() const { return !over_ && view().is_behind(seat_.rank()); }
+  // This is not the first view: a training may have been under way before it.
+  bool began_before() const { return !over_ && view().number > 1; }
 
   // This replica has committed `stage` stages and is at rest. Returns in the next view.
   void change(std::int64_t stage, const std::string& why);
@@ -98,10 +100,8 @@ class ElasticExchange final : public Exchange {
   bool finish(std::int64_t stage);
 
   // Training begins, or goes on from a checkpoint, after `step` steps: what the ledger has of later
-  // ones is done again.
+  // ones is done again. It is of the first fit() alone.
   void begin_ledger(std::int64_t step);
-  // Whether `path` lies in the job's output folder, which no other job has written to.
-  bool is_output(const std::filesystem::path& path) const;
   // What the ledger is about, before anything is committed.
   void keep_ledger(const membership::LedgerPlan& plan) { ledger_plan_ = plan; }
   nlohmann::json last_record() const;  // of the ledger, for whoever copies the state

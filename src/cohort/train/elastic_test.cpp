@@ -17,6 +17,7 @@
 #include "cohort/membership/ledger.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/plain_net_test.h"
+#include "cohort/train/resume.h"
 #include "cohort/train/training_fixture_test.h"
 
 namespace cohort::train {
@@ -108,19 +109,22 @@ struct AfterStep : Callback {
   std::function<void()> act;
 };
 
-FitResult train(Context& context, FitOptions fit = {}) {
+Trainer make_trainer(Context& context) {
   static std::mutex making;  // values are drawn from the one generator
   std::unique_lock lock(making);
   torch::manual_seed(3);
   PlainNet net;
   lock.unlock();
+  auto rule = std::make_shared<torch::optim::SGD>(net->parameters(),
+                                                  torch::optim::SGDOptions(0.05).momentum(0.9));
+  return {context.strategy(), net, rule, cross_entropy, kOptions};
+}
+
+FitResult train(Context& context, FitOptions fit = {}) {
   fit.epochs = 4;
   fit.progress = false;
   fit.validation = small_images(20, false);
-  auto rule = std::make_shared<torch::optim::SGD>(net->parameters(),
-                                                  torch::optim::SGDOptions(0.05).momentum(0.9));
-  Trainer trainer(context.strategy(), net, rule, cross_entropy, kOptions);
-  return trainer.fit(small_images(50, false), fit);
+  return make_trainer(context).fit(small_images(50, false), fit);
 }
 
 ElasticJob::Work plain() {
@@ -207,6 +211,77 @@ TEST(Elastic, ALostWorkerComesBack) {
   lost.get_future().wait();
   job.start(1, plain(), 1);
   expect_undisturbed(job, 3);
+}
+
+struct StopAfter : Callback {
+  explicit StopAfter(std::int64_t s) : step(s) {}
+  void on_step_end(FitState& fit) override {
+    if (fit.step == step) fit.stop("enough");
+  }
+  std::int64_t step;
+};
+
+// Stops after 10 steps of the first data, then goes on with other data.
+FitResult train_twice(Context& context, std::vector<std::shared_ptr<Callback>> callbacks) {
+  Trainer trainer = make_trainer(context);
+  const FitResult first = trainer.fit(small_images(50, false),
+                                      {.epochs = 4, .callbacks = callbacks, .progress = false});
+  EXPECT_EQ(first.step, 10);
+  EXPECT_FALSE(first.stopped.empty());
+  return trainer.fit(small_images(30, false),
+                     {.epochs = 5, .callbacks = {callbacks.front()}, .progress = false});
+}
+
+TEST(Elastic, LaterFitsGoOnWithTheLastMembers) {
+  ElasticJob job(3);
+  const auto folder = job.folder() / "checkpoints";
+  std::promise<void> lost;
+  const auto twice = [&](std::shared_ptr<Callback> callback) {
+    return [&, callback](Context& context) {
+      return train_twice(context, {std::make_shared<ModelCheckpoint>(folder), callback});
+    };
+  };
+  job.start(0, twice(std::make_shared<AfterStep>(
+                   6, [] { std::this_thread::sleep_for(std::chrono::milliseconds(300)); })));
+  job.start(1, twice(std::make_shared<AfterStep>(4, [&] {
+              lost.set_value();
+              throw Crash();
+            })));
+  job.start(2, twice(std::make_shared<StopAfter>(10)));  // only one asks for it
+  lost.get_future().wait();
+  job.start(1, twice(std::make_shared<StopAfter>(1000)), 1);
+  const auto results = job.finish();
+  ASSERT_EQ(results.size(), 3u);
+  EXPECT_EQ(job.views().back().members.back().stage, membership::kNoState) << "nobody joined";
+
+  Context alone = job_of(1);
+  ScratchFolder elsewhere;
+  const FitResult expected = train_twice(
+      alone,
+      {std::make_shared<ModelCheckpoint>(elsewhere.path()), std::make_shared<StopAfter>(10)});
+  EXPECT_GT(expected.step, 10);
+  for (const FitResult& result : results) {
+    EXPECT_EQ(result.step, expected.step);
+    EXPECT_EQ(result.weights, expected.weights);
+  }
+}
+
+TEST(Elastic, TheLastCheckpointKnowsThatTrainingWasStoppedAndByWhichJob) {
+  ElasticJob job(2);
+  const auto folder = job.folder() / "checkpoints";
+  job.start(0, [&](Context& context) {
+    return train(context, {.callbacks = {std::make_shared<ModelCheckpoint>(folder)}});
+  });
+  job.start(1, [&](Context& context) {
+    return train(context, {.callbacks = {std::make_shared<ModelCheckpoint>(folder),
+                                         std::make_shared<StopAfter>(8)}});  // an epoch's last
+  });
+  job.finish();
+  const auto last = load_latest(folder);
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->state.step, 8);
+  EXPECT_NE(last->state.extra.value(kStopReason, ""), "");
+  EXPECT_EQ(last->state.extra.value(kJob, ""), "job");
 }
 
 // Calls `act` when training begins.

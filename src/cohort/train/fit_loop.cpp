@@ -60,7 +60,9 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
   view_.rate_ = &trainer.learning_rate();
   view_.make_checkpoint_ = [this] {
     Checkpoint checkpoint = make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
-    if (position_.stop) checkpoint.state.extra[kStopReason] = view_.stop_reason_;
+    if (const std::string job = view_.strategy().job(); !job.empty())
+      checkpoint.state.extra[kJob] = job;
+    if (position_.stop || stopped_before_) checkpoint.state.extra[kStopReason] = view_.stop_reason_;
     return checkpoint;
   };
   if (elastic_)
@@ -76,7 +78,7 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
 }
 
 void FitLoop::stop_as_before(const std::string& why) {
-  position_.stop = true;
+  stopped_before_ = true;
   view_.stop_reason_ = why;
 }
 
@@ -142,7 +144,7 @@ void FitLoop::run_stage() {
     case Stage::train_begin:
       if (elastic_) elastic_->begin_ledger(position_.step);
       call(&Callback::on_train_begin);
-      position_.next = is_over() ? Stage::train_end : Stage::epoch_begin;
+      position_.next = stopped_before_ || is_over() ? Stage::train_end : Stage::epoch_begin;
       return;
     case Stage::epoch_begin:
       return begin_epoch();
@@ -310,6 +312,7 @@ void FitLoop::call(void (Callback::*event)(FitState&)) {
   const auto agreed = trainer_.exchange().follow(
       {.stop = view_.stop_reason_, .broadcast = std::exchange(view_.broadcast_, false)});
   position_.stop = agreed.stop;
+  if (agreed.stop) view_.stop("another worker asked for it");  // unless this one has a reason
   if (replica.local != 0) trainer_.learning_rate().apply(control_.learning_rate);
   if (agreed.broadcast) trainer_.exchange().take_values_of_first();
 }

@@ -138,6 +138,7 @@ class FitLoop {
   ElasticExchange* elastic_;  // or null
   std::int64_t stage_ = membership::kNoState;
   std::unique_ptr<Behind> behind_;
+  bool stopped_before_ = false;
   std::function<void()> begun_hook_;
   std::vector<membership::ViewMember> failing_members_;  // of the last unplanned change, and where
   int fruitless_changes_ = 0;                            // with these, in a row

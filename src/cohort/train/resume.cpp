@@ -66,11 +66,17 @@ Sums load_sums(const nlohmann::json& saved, std::size_t metrics) {
   return sums;
 }
 
-std::optional<Checkpoint> load(const std::string& path) {
-  if (std::filesystem::is_regular_file(path)) return load_checkpoint(path);
-  auto found = load_latest(path);
-  if (!found) log::info("{} has no checkpoint yet: training begins from the start", path);
-  return found;
+std::optional<Checkpoint> load_own(const ResumeSources& sources) {
+  if (sources.own.empty()) return std::nullopt;
+  return load_latest(sources.own, [&](const TrainingState& state) {
+    return state.step > sources.after && state.extra.value(kJob, std::string()) == sources.job;
+  });
+}
+
+std::optional<Checkpoint> load_asked(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  return std::filesystem::is_regular_file(path) ? std::optional(load_checkpoint(path))
+                                                : load_latest(path);
 }
 
 }  // namespace
@@ -79,16 +85,25 @@ void agree_on_options(Exchange& exchange, const TrainerOptions& trainer, const F
   exchange.agree(agreed_values(trainer, fit));
 }
 
-ResumePoint ResumePoint::find(Exchange& exchange, int replicas, const std::string& path,
+ResumePoint ResumePoint::find(Exchange& exchange, int replicas, const ResumeSources& sources,
                               const TrainerOptions& options) {
   ResumePoint point;
-  if (path.empty()) return point;
-  const std::string text = exchange.text_of_first([&] {
-    point.checkpoint_ = load(path);
-    return point.checkpoint_ ? to_json(point.checkpoint_->state).dump() : std::string();
+  if (sources.own.empty() && sources.asked.empty()) return point;
+  const std::string text = exchange.text_of_first([&]() -> std::string {
+    auto own = load_own(sources);
+    const bool is_own = own.has_value();
+    point.checkpoint_ = is_own ? std::move(own) : load_asked(sources.asked);
+    if (point.checkpoint_)
+      return nlohmann::json{{"own", is_own}, {"state", to_json(point.checkpoint_->state)}}.dump();
+    if (sources.after == 0)
+      log::info("{} has no checkpoint yet: training begins from the start",
+                sources.asked.empty() ? sources.own : sources.asked);
+    return {};
   });
   if (text.empty()) return point;
-  point.state_ = training_state_from(nlohmann::json::parse(text));
+  const auto found = nlohmann::json::parse(text);
+  point.is_own_ = found.at("own").get<bool>();
+  point.state_ = training_state_from(found.at("state"));
   expect_same("seed", point.state_->seed, options.seed);
   expect_same("batch_size", static_cast<std::uint64_t>(point.state_->global_batch_size),
               static_cast<std::uint64_t>(options.batch_size));
@@ -107,7 +122,7 @@ int ResumePoint::shards(int otherwise) const {
 }
 
 std::optional<std::string> ResumePoint::stop_reason() const {
-  if (!state_ || !state_->extra.contains(kStopReason)) return std::nullopt;
+  if (!is_own_ || !state_->extra.contains(kStopReason)) return std::nullopt;
   return state_->extra.at(kStopReason).get<std::string>();
 }
 

@@ -18,22 +18,34 @@ namespace cohort::train {
 // same on all workers are not.
 void agree_on_options(Exchange& exchange, const TrainerOptions& trainer, const FitOptions& fit);
 
-// In a checkpoint's `extra`, where training was stopped.
+// In a checkpoint's `extra`: the job that made it, and why training was stopped there.
+inline constexpr const char* kJob = "job";
 inline constexpr const char* kStopReason = "stop_reason";
+
+// Where fit() may go on from.
+struct ResumeSources {
+  // Folder of this training's checkpoints, where it goes on by itself after a loss. Only those of
+  // `job` count, and only those that are past step `after`, where training stands.
+  std::string own;
+  std::string job;
+  std::int64_t after = 0;
+  // What the program asked for, a checkpoint's JSON or a folder, where there is none of its own.
+  std::string asked;
+};
 
 // A checkpoint to go on from, as every replica knows it: the tensors are replica 0's alone, which
 // the broadcast at the beginning of fit() gives to the others. Empty: nothing to resume.
 class ResumePoint {
  public:
-  // Collective: replica 0 looks, all learn what it found. `path` is a checkpoint's JSON or a
-  // folder; empty: nothing. Throws InvalidInput when the checkpoint was made with another seed,
-  // batch size or number of shards than `options` asks for.
-  static ResumePoint find(Exchange& exchange, int replicas, const std::string& path,
+  // Collective, where there are sources: replica 0 looks, all learn what it found. Throws
+  // InvalidInput when the checkpoint was made with another seed, batch size or number of shards
+  // than `options` asks for.
+  static ResumePoint find(Exchange& exchange, int replicas, const ResumeSources& sources,
                           const TrainerOptions& options);
 
   // How many virtual shards the training has; `otherwise` where there is nothing to resume.
   int shards(int otherwise) const;
-  // Why all replicas agreed to end training at the checkpoint, where they did.
+  // Why this very training had ended at the checkpoint, where it had.
   std::optional<std::string> stop_reason() const;
   // Puts model, optimizer and callbacks where the checkpoint has them. Returns where training
   // stands; `otherwise` where there is nothing to resume.
@@ -41,6 +53,7 @@ class ResumePoint {
                    std::span<const std::shared_ptr<Callback>> callbacks) const;
 
  private:
+  bool is_own_ = false;
   std::optional<TrainingState> state_;
   std::optional<Checkpoint> checkpoint_;  // on replica 0
 };

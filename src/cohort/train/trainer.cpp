@@ -146,8 +146,7 @@ struct Trainer::State {
                      FitControl& control, const std::function<void()>& on_begun = {});
   FitResult fit_elastic(ElasticExchange& exchange, const DatasetPtr& data, const FitOptions& fit,
                         std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control);
-  static FitOptions after_a_loss(const ElasticExchange& exchange, FitOptions fit);
-  bool goes_on_by_itself(Exchange& exchange, const FitOptions& fit) const;
+  ResumeSources sources_of(Exchange& exchange, const FitOptions& fit) const;
   FitResult join_fit(ElasticExchange& exchange, const DatasetPtr& data, const FitOptions& fit,
                      std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control);
 
@@ -195,7 +194,6 @@ FitResult Trainer::fit(std::shared_ptr<const Dataset> data, FitOptions options) 
   auto callbacks = in_order(options);
   FitControl control;
   FitResult result;
-  if (options.resume.empty() && state.strategy->resumes()) options.resume = checkpoints_of(options);
   state.strategy->run([&](const parallel::Replica& replica) {
     Exchange& exchange = state.exchange_of(replica);
     agree_on_options(exchange, state.options, options);
@@ -215,7 +213,7 @@ FitResult Trainer::State::fit_once(const parallel::Replica& replica, Exchange& e
                                    const DatasetPtr& data, const FitOptions& fit,
                                    std::span<const std::shared_ptr<Callback>> callbacks,
                                    FitControl& control, const std::function<void()>& on_begun) {
-  auto checkpoint = ResumePoint::find(exchange, replica.size, fit.resume, options);
+  auto checkpoint = ResumePoint::find(exchange, replica.size, sources_of(exchange, fit), options);
   ReplicaTrainer& part = part_of(replica, checkpoint.shards(default_shards()));
   Position from = checkpoint.restore(part, position, callbacks);
   if (const std::string plan = exchange.dry_run(); !plan.empty()) {
@@ -225,8 +223,7 @@ FitResult Trainer::State::fit_once(const parallel::Replica& replica, Exchange& e
   FitLoop loop(part, *strategy, data, fit, options, callbacks, control, from,
                exchange.begin(from.step));
   loop.on_begun(on_begun);
-  if (const auto why = checkpoint.stop_reason(); why && goes_on_by_itself(exchange, fit))
-    loop.stop_as_before(*why);
+  if (const auto why = checkpoint.stop_reason()) loop.stop_as_before(*why);
   FitResult result = loop.run();
   if (replica.local == 0) position = loop.position();
   return result;
@@ -248,19 +245,15 @@ FitResult Trainer::State::join_fit(ElasticExchange& exchange, const DatasetPtr& 
   return result;
 }
 
-// Where everybody who had the state was lost, the job's own checkpoints are the newest there is.
-FitOptions Trainer::State::after_a_loss(const ElasticExchange& exchange, FitOptions fit) {
-  const std::string folder = checkpoints_of(fit);
-  if (fit.resume.empty() && exchange.view().number > 1 && exchange.is_output(folder))
-    fit.resume = folder;
-  return fit;
-}
-
-// From its own checkpoints, and not because somebody wants it to train for longer.
-bool Trainer::State::goes_on_by_itself(Exchange& exchange, const FitOptions& fit) const {
+// After a loss of everybody who had the state, in this launcher's time or an earlier one's, the
+// job's own checkpoints are the newest there is.
+ResumeSources Trainer::State::sources_of(Exchange& exchange, const FitOptions& fit) const {
   const ElasticExchange* elastic = exchange.elastic();
-  return (strategy->resumes() || (elastic && elastic->view().number > 1)) &&
-         fit.resume == checkpoints_of(fit);
+  const bool lost = strategy->resumes() || (elastic && elastic->began_before());
+  return {.own = lost && !fit.fast_dev_run ? checkpoints_of(fit) : std::string(),
+          .job = strategy->job(),
+          .after = position.step,
+          .asked = fit.resume};
 }
 
 // Until the training has begun on all workers, the loss of one means to begin again with the rest,
@@ -280,8 +273,8 @@ FitResult Trainer::State::fit_elastic(ElasticExchange& exchange, const DatasetPt
         initial.emplace(capture_module(model.module()));
         for (auto& [name, tensor] : *initial) tensor = tensor.clone();
       }
-      return fit_once(exchange.replica(), exchange, data, after_a_loss(exchange, fit), callbacks,
-                      control, [&] { initial.reset(); });
+      return fit_once(exchange.replica(), exchange, data, fit, callbacks, control,
+                      [&] { initial.reset(); });
     } catch (const BeginAgain&) {
     } catch (const Error& error) {
       if (!exchange.survives(error)) throw;

@@ -112,22 +112,24 @@ Description verify(const fs::path& path) {
   return description;
 }
 
-// What `use` makes of the newest checkpoint that it does not refuse.
+// What `use` makes of the newest checkpoint that it neither refuses nor passes over (nothing).
 template <typename Use>
 auto newest(const fs::path& folder, Use&& use)
-    -> std::optional<decltype(use(std::declval<const ListedCheckpoint&>()))> {
-  const auto listed = list_checkpoints(folder);
-  for (const auto& candidate : listed) {
+    -> decltype(use(std::declval<const ListedCheckpoint&>())) {
+  std::size_t refused = 0;
+  for (const auto& candidate : list_checkpoints(folder)) {
     try {
-      return use(candidate);
+      if (auto found = use(candidate)) return found;
+      continue;
     } catch (const InvalidInput& error) {
       log::warning("a checkpoint is refused, the one before is tried: {}", error.what());
     } catch (const SystemError& error) {
       log::warning("a checkpoint is refused, the one before is tried: {}", error.what());
     }
+    ++refused;
   }
-  if (!listed.empty())
-    log::error("none of the {} checkpoints in '{}' is usable", listed.size(), folder.string());
+  if (refused > 0)
+    log::error("none of the {} checkpoints in '{}' is usable", refused, folder.string());
   return std::nullopt;
 }
 
@@ -239,12 +241,13 @@ Checkpoint load_checkpoint(const fs::path& path) {
 std::optional<fs::path> find_latest(const fs::path& folder) {
   return newest(folder, [](const ListedCheckpoint& listed) {
     expect_step(listed, verify(listed.path).state);
-    return listed.path;
+    return std::optional(listed.path);
   });
 }
 
-std::optional<Checkpoint> load_latest(const fs::path& folder) {
-  return newest(folder, [](const ListedCheckpoint& listed) {
+std::optional<Checkpoint> load_latest(const fs::path& folder, const StateFilter& wanted) {
+  return newest(folder, [&](const ListedCheckpoint& listed) -> std::optional<Checkpoint> {
+    if (wanted && !wanted(describe(listed.path).state)) return std::nullopt;
     auto checkpoint = load_checkpoint(listed.path);
     expect_step(listed, checkpoint.state);
     return checkpoint;

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <stop_token>
@@ -58,9 +59,12 @@ std::filesystem::path write_checkpoint(const std::filesystem::path& folder,
 // not a checkpoint; SystemError when the disk fails.
 Checkpoint load_checkpoint(const std::filesystem::path& path);
 
-// The newest checkpoint that is complete and whole. Refused ones are named in a warning, with the
-// reason, and the one before is tried. Nothing when there is none, or no folder.
+// The newest checkpoint that is complete and whole, of those that are `wanted`. Refused ones are
+// named in a warning, with the reason, and the one before is tried. Nothing when there is none, or
+// no folder.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& folder);
-std::optional<Checkpoint> load_latest(const std::filesystem::path& folder);
+using StateFilter = std::function<bool(const TrainingState&)>;
+std::optional<Checkpoint> load_latest(const std::filesystem::path& folder,
+                                      const StateFilter& wanted = {});
 
 }  // namespace cohort::train
