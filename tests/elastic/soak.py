@@ -74,7 +74,7 @@ def steps_of(folder, seconds):
     few, more = 200, 1000
     start_and_few, start_and_more = undisturbed(folder, few)[2], undisturbed(folder, more)[2]
     rate = (more - few) / max(start_and_more - start_and_few, 0.1)
-    return max(few, int(rate * seconds * 0.7))  # four workers that die on two cores are slower than two
+    return max(few, int(rate * seconds * 0.8))  # four workers that die on two cores are slower than two
 
 
 def losses(output, worker):
