@@ -44,7 +44,8 @@ def self_test():
     home = "/".join(["", "home", "ann"])
     paths = machine_paths("/x/tree")
     assert not [*check_file("a.cpp", b"int x;\n" * MAX_LINES, paths)]
-    assert not [*check_file("a.md", b"https://x.org/home/page $HOME/work/x a/root/b\n", paths)]
+    near = ["/".join(words) for words in (["https:", "", "x.org", "home", "page"], ["$HOME", "work", "x"], ["a", "root", "b"])]
+    assert not [*check_file("a.md", " ".join(near).encode() + b"\n", paths)]
     assert not [*check_file("a.md", b"src/tree /tree/ (/tree)\n", machine_paths("/tree"))]
     assert [*check_file("a.cpp", b"int x;\n" * (MAX_LINES + 1), paths)]
     assert [*check_file("a.md", f'"{home}/data"\n'.encode(), paths)]

@@ -360,8 +360,8 @@ void ElasticJob::on_end_after_training(Place& place) {
 }
 
 void ElasticJob::on_failure_after_training(const TaskRecord& record) {
-  const bool killed = record.exit->signal != 0 || is_preemption(*record.exit) ||
-                      record.exit->shell_code() == 128 + SIGKILL;
+  const bool killed =
+      record.exit->signal != 0 || record.exit->was_killed() || is_preemption(*record.exit);
   (killed ? killed_after_training_ : failed_after_training_).push_back(record);
   const bool is_chief = view_.members.front().info.task == to_string(record.id);
   if (killed && !is_chief)
@@ -369,8 +369,7 @@ void ElasticJob::on_failure_after_training(const TaskRecord& record) {
   if ((killed && !is_chief) || verdict_timer_) return;
   // Whoever fails for want of another may be seen to end before that one is.
   verdict_timer_ = loop_.call_after(kNewsTime, [this] {
-    missed_ = !killed_after_training_.empty();
-    failures_ = missed_ ? killed_after_training_ : failed_after_training_;
+    failures_ = missed() ? killed_after_training_ : failed_after_training_;
     decide(false);
   });
 }

@@ -77,8 +77,8 @@ class ElasticJob {
   void set_room(int room, const std::vector<cluster::TaskId>& homeless);
 
   const std::vector<TaskRecord>& failures() const { return failures_; }  // of those that are out
-  // Decided, because somebody who was killed when training was over is missed: failures() has who.
-  bool missed() const { return missed_; }
+  // Of a job that failed: because somebody who was killed when training was over is missed.
+  bool missed() const { return !killed_after_training_.empty(); }
   const std::string& failure() const { return failure_; }  // a sentence; "" while there is none
 
   ElasticRecord record() const;
@@ -144,7 +144,6 @@ class ElasticJob {
   bool stopped_ = false;
   std::vector<TaskRecord> killed_after_training_, failed_after_training_;
   EventLoop::TimerId verdict_timer_ = 0;  // of those, one is missed or to blame
-  bool missed_ = false;
   std::vector<TaskRecord> failures_;
   std::string failure_;
   std::shared_ptr<bool> token_;  // events that were posted find it gone with this object

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include <csignal>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -48,6 +49,8 @@ struct ExitStatus {
 
   bool success() const { return code == 0 && signal == 0; }
   int shell_code() const { return signal ? 128 + signal : code; }  // as `$?` shows it
+  // Also where a shell around the program says so.
+  bool was_killed() const { return shell_code() == 128 + SIGKILL; }
   bool operator==(const ExitStatus&) const = default;
 };
 

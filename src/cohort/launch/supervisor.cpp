@@ -166,8 +166,8 @@ int Supervisor::run() {
     if (succeeded_) return conclude(JobState::succeeded, 0);
     if (failures_.empty()) return conclude(JobState::failed, 1);
     TaskRecord cause = choose_root_cause(failures_);
-    if (hangup_forwarded_ && cause.exit->signal == SIGHUP) {
-      stop_signal_ = SIGHUP;  // it was told to stop; it did not fail
+    if (was_hung_up(cause)) {
+      stop_signal_ = SIGHUP;
       return conclude(JobState::stopped, 128 + SIGHUP);
     }
     if (stop_requested_ || (elastic_ && !elastic_->missed()) ||
@@ -328,10 +328,9 @@ void Supervisor::on_task_exit(TaskProcess& task) {
     return;
   }
   const ExitStatus& status = *task.record().exit;
-  if (status.shell_code() == 128 + SIGKILL)  // also when a shell around the program says so
-    task.record().memory_evidence = oom_.evidence(task.record().pid);
+  if (status.was_killed()) task.record().memory_evidence = oom_.evidence(task.record().pid);
   if (hosts_) hosts_->leave(task.id());
-  if (elastic_ && hangup_forwarded_ && status.signal == SIGHUP) {  // it was told to stop
+  if (elastic_ && was_hung_up(task.record())) {
     failures_.push_back(task.record());
     return begin_stop();
   }
@@ -358,11 +357,15 @@ void Supervisor::on_task_exit(TaskProcess& task) {
   }
 }
 
+// It was told to stop, and did not fail.
+bool Supervisor::was_hung_up(const TaskRecord& record) const {
+  return hangup_forwarded_ && record.exit->signal == SIGHUP;
+}
+
 bool Supervisor::start_again_alone(TaskProcess& task) {
   const TaskRecord& record = task.record();
   // A job that is failing stops soon; a hangup means all of it.
-  if (phase_ != Phase::running || (hangup_forwarded_ && record.exit->signal == SIGHUP))
-    return false;
+  if (phase_ != Phase::running || was_hung_up(record)) return false;
   const std::string end =
       fmt::format("{} (pid {}) {}", to_string(task.id()), record.pid, how_it_ended(record));
   switch (lone_restarts_->on_exit(record, task.wants_to_be_started_again())) {

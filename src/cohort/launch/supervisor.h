@@ -62,6 +62,7 @@ class Supervisor {
   void on_termination_request(int signal);
   void check_tasks();
   void on_task_exit(TaskProcess& task);
+  bool was_hung_up(const TaskRecord& record) const;
   bool start_again_alone(TaskProcess& task);
   void on_failure(const TaskProcess& task);
   void begin_stop();

@@ -138,6 +138,17 @@ void expect_step(const ListedCheckpoint& listed, const TrainingState& state) {
     refuse(listed.path, fmt::format("it holds step {}; the file was renamed", state.step));
 }
 
+Checkpoint load_described(const fs::path& path, Description description) {
+  expect_size(path, description);
+  auto loaded = load_safetensors(description.tensors);
+  expect_digest(path, description, loaded.file.sha256);
+  if (description.state.libtorch_version != TORCH_VERSION)
+    log::info(
+        "'{}' was saved with LibTorch {}, this is {}: further training may differ in its bits",
+        path.string(), description.state.libtorch_version, TORCH_VERSION);
+  return {std::move(description.state), std::move(loaded.tensors)};
+}
+
 }  // namespace
 
 void add_module(Checkpoint& checkpoint, const std::string& name, const torch::nn::Module& module) {
@@ -226,17 +237,7 @@ fs::path write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint,
   return path;
 }
 
-Checkpoint load_checkpoint(const fs::path& path) {
-  auto description = describe(path);
-  expect_size(path, description);
-  auto loaded = load_safetensors(description.tensors);
-  expect_digest(path, description, loaded.file.sha256);
-  if (description.state.libtorch_version != TORCH_VERSION)
-    log::info(
-        "'{}' was saved with LibTorch {}, this is {}: further training may differ in its bits",
-        path.string(), description.state.libtorch_version, TORCH_VERSION);
-  return {std::move(description.state), std::move(loaded.tensors)};
-}
+Checkpoint load_checkpoint(const fs::path& path) { return load_described(path, describe(path)); }
 
 std::optional<fs::path> find_latest(const fs::path& folder) {
   return newest(folder, [](const ListedCheckpoint& listed) {
@@ -247,10 +248,10 @@ std::optional<fs::path> find_latest(const fs::path& folder) {
 
 std::optional<Checkpoint> load_latest(const fs::path& folder, const StateFilter& wanted) {
   return newest(folder, [&](const ListedCheckpoint& listed) -> std::optional<Checkpoint> {
-    if (wanted && !wanted(describe(listed.path).state)) return std::nullopt;
-    auto checkpoint = load_checkpoint(listed.path);
-    expect_step(listed, checkpoint.state);
-    return checkpoint;
+    auto description = describe(listed.path);
+    if (wanted && !wanted(description.state)) return std::nullopt;
+    expect_step(listed, description.state);
+    return load_described(listed.path, std::move(description));
   });
 }
 
