@@ -8,6 +8,15 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
+# Kernels ask for -O3 themselves (collective, ps/rules); elsewhere it costs build time and gains nothing.
+string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
+
+# Units of a target are compiled in batches: headers are parsed, and the precompiled LibTorch is
+# loaded, once a batch. COHORT_UNITY=OFF (the preset dev) compiles each unit by itself.
+option(COHORT_UNITY "Compile the units of a target in batches" ON)
+set(CMAKE_UNITY_BUILD ${COHORT_UNITY})
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12 CACHE STRING "Units a batch")
+
 find_program(COHORT_CCACHE ccache)
 if(COHORT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${COHORT_CCACHE}")

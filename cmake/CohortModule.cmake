@@ -17,15 +17,19 @@ function(cohort_module name)
   set_property(GLOBAL APPEND PROPERTY COHORT_MODULES cohort_${name})
 endfunction()
 
-# cohort_test(NAME LABEL SOURCES ... LINK ... [TIMEOUT S] [ENV K=V ...])
+# cohort_test(NAME LABEL [TORCH] SOURCES ... LINK ... [TIMEOUT S] [ENV K=V ...])
 #   One GoogleTest program, run as one ctest entry. LABEL: unit, ranks, process, frameworks, gpu, slow.
+#   TORCH: its units use the precompiled LibTorch, which fixes the compiler's options.
 function(cohort_test name label)
   if(NOT COHORT_TESTS)
     return()
   endif()
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK;ENV" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "TIMEOUT" "SOURCES;LINK;ENV" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gmock GTest::gtest_main)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT ARG_TORCH)
+    target_compile_options(${name} PRIVATE -O1)  # tests are compiled more often than they are run
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/tests")
   add_test(NAME ${name} COMMAND ${name})
   if(NOT ARG_TIMEOUT)

@@ -26,7 +26,7 @@ endfunction()
 # cohort_torch_test(NAME LABEL LIBRARY SOURCES...): cohort_test() of units that use LibTorch.
 function(cohort_torch_test name label library)
   if(COHORT_TESTS)
-    cohort_test(${name} ${label} SOURCES ${ARGN} LINK ${library})
+    cohort_test(${name} ${label} TORCH SOURCES ${ARGN} LINK ${library})
     cohort_torch_target(${name})
   endif()
 endfunction()

@@ -19,7 +19,7 @@ namespace cohort::bench {
 
 namespace {
 
-constexpr int kWarmup = 2;
+constexpr int kLimitWarmup = 2;
 constexpr int kSteps = 7;
 
 // What `prepare(i)` returns is process i's step. Seconds from the moment all begin it to the moment
@@ -32,7 +32,7 @@ double time_steps(int processes, Prepare&& prepare) {
   for (int i = 0; i < processes; ++i)
     pids.push_back(fork_process(kProgram, [&, i] {
       auto step = prepare(i);
-      for (int k = -kWarmup; k < kSteps; ++k) {
+      for (int k = -kLimitWarmup; k < kSteps; ++k) {
         gate.meet(soon());
         const auto begin = std::chrono::steady_clock::now();
         step();
@@ -172,7 +172,7 @@ double plain_update_seconds(std::uint64_t bytes) {
   const auto update = model.server(0, 1);
   CacheSweep sweep;
   std::vector<double> seconds;
-  for (int k = -kWarmup; k < kSteps; ++k) {
+  for (int k = -kLimitWarmup; k < kSteps; ++k) {
     sweep();
     const double before = cpu_seconds(::getpid());
     update();

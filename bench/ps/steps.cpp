@@ -12,7 +12,7 @@ namespace cohort::bench {
 
 namespace {
 
-constexpr int kWarmup = 2;
+constexpr int kStepWarmup = 2;
 
 std::vector<double> ratios(const std::vector<double>& over, const std::vector<double>& under) {
   std::vector<double> result;
@@ -35,9 +35,9 @@ double step_seconds(const JobOptions& options, std::uint64_t elements, int steps
       const ps::InitialState initial = model.initial();
       client.begin(spec, w == 0 ? &initial : nullptr, soon());
       client.read(runs, 0, soon());
-      const auto all = static_cast<std::uint64_t>(kWarmup + steps);
+      const auto all = static_cast<std::uint64_t>(kStepWarmup + steps);
       for (std::uint64_t sequence = 1; sequence <= all; ++sequence) {
-        if (sequence == kWarmup + 1) begins[static_cast<std::size_t>(w)] = now();
+        if (sequence == kStepWarmup + 1) begins[static_cast<std::size_t>(w)] = now();
         const auto outcome =
             make_step(client, model, runs, sequence, 1.0 / options.workers, soon());
         if (outcome.dropped > 0) throw Error("a push of a sync step was dropped");

@@ -8,11 +8,11 @@
 namespace cohort::collective::testing {
 namespace {
 
-constexpr auto kTimeout = std::chrono::seconds(30);
+constexpr auto kMoveTimeout = std::chrono::seconds(30);
 
 class Move : public ::testing::TestWithParam<Factory> {
  protected:
-  void spawn(int size, const Body& body) { GetParam().spawn(size, kTimeout, body); }
+  void spawn(int size, const Body& body) { GetParam().spawn(size, kMoveTimeout, body); }
 };
 INSTANTIATE_TEST_SUITE_P(Transports, Move, ::testing::ValuesIn(all_factories()),
                          [](const auto& info) { return info.param.name; });

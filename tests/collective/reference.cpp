@@ -200,7 +200,7 @@ struct Fill {
   static void call(Bytes& bytes, std::mt19937& random) { fill<Type>(bytes, random); }
 };
 template <typename Type>
-struct Reduce {
+struct ReduceAs {
   static Bytes call(const std::vector<Bytes>& inputs, const ReferenceOptions& options) {
     return reduce_as<Type>(inputs, options);
   }
@@ -222,7 +222,7 @@ std::ptrdiff_t first_difference(const Bytes& a, const Bytes& b) {
 
 Bytes reference_reduce(DataType type, const std::vector<Bytes>& inputs,
                        const ReferenceOptions& options) {
-  return dispatch<Reduce>(type, inputs, options);
+  return dispatch<ReduceAs>(type, inputs, options);
 }
 
 }  // namespace cohort::collective::testing

@@ -9,6 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/socket.h"
+#include "cohort/base/soon_test.h"
 
 namespace cohort {
 namespace {
@@ -18,8 +19,6 @@ using ::testing::HasSubstr;
 
 constexpr std::uint32_t kProtocol = protocol_id("TEST");
 constexpr std::size_t kHello = 176, kServerHello = kHello + 32;  // as docs/store.md has them
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(10)); }
 
 HandshakeOptions options(std::optional<Secret> secret, std::string identity,
                          std::uint32_t protocol = kProtocol) {

@@ -13,14 +13,13 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/limits.h"
+#include "cohort/base/soon_test.h"
 
 namespace cohort {
 namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(10)); }
 
 std::string message_of(const std::function<void()>& action) {
   try {

@@ -8,7 +8,7 @@
 namespace cohort::cluster {
 namespace {
 
-constexpr RankVariables kNames = {"HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
+constexpr RankVariables kHorovodRanks = {"HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
                                   "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"};
 constexpr std::string_view kRendezvousHost = "HOROVOD_GLOO_RENDEZVOUS_ADDR";
 constexpr std::string_view kRendezvousPort = "HOROVOD_GLOO_RENDEZVOUS_PORT";
@@ -30,17 +30,17 @@ Role with_horovod_cross(Role role) {
 }  // namespace
 
 std::optional<Role> read_horovod_env(const Environment& environment) {
-  if (!has_ranks(environment, kNames)) return std::nullopt;
+  if (!has_ranks(environment, kHorovodRanks)) return std::nullopt;
   Role role;
   role.dialect = "Horovod";
   role.horovod_rendezvous = read_host_and_port(environment, kRendezvousHost, kRendezvousPort);
   bool here = !role.horovod_rendezvous || is_loopback(role.horovod_rendezvous->host);
-  read_ranks(environment, kNames, here ? Placement::one_host : Placement::one_task_a_host, role);
+  read_ranks(environment, kHorovodRanks, here ? Placement::one_host : Placement::one_task_a_host, role);
   return role;
 }
 
 void write_horovod_env(const Role& role, Environment& environment) {
-  erase_ranks(kNames, environment);
+  erase_ranks(kHorovodRanks, environment);
   for (auto name :
        {std::string_view("HOROVOD_HOSTNAME"), kRendezvousHost, kRendezvousPort,
         std::string_view("HOROVOD_CONTROLLER"), std::string_view("HOROVOD_CPU_OPERATIONS")})
@@ -49,7 +49,7 @@ void write_horovod_env(const Role& role, Environment& environment) {
     erase(environment, kInterface);
     return;
   }
-  write_ranks(with_horovod_cross(role), kNames, environment);
+  write_ranks(with_horovod_cross(role), kHorovodRanks, environment);
   write_text(environment, "HOROVOD_HOSTNAME", role.host());
   if (role.horovod_rendezvous) {
     write_text(environment, kRendezvousHost, role.horovod_rendezvous->host);

@@ -10,11 +10,10 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/socket.h"
+#include "cohort/base/soon_test.h"
 
 namespace cohort::cluster {
 namespace {
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(10)); }
 
 struct Reply {
   int status = 0;

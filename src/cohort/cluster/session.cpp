@@ -14,7 +14,7 @@ namespace cohort::cluster {
 namespace {
 
 // A task that has waited this long for the chief says so: silence looks like a hang.
-constexpr auto kQuietWait = std::chrono::seconds(2);
+constexpr auto kQuietConnect = std::chrono::seconds(2);
 
 // The address to bind for a cluster address: the host itself where it is one of this machine's,
 // else every interface. A name may stand for a service in front of us, or, as Debian's /etc/hosts
@@ -119,7 +119,7 @@ void Session::connect(const Address& store, const SessionOptions& options) {
   bool by_hand = !role_.store;
   StoreClientOptions target{.address = store, .secret = options.secret, .name = name_};
   try {
-    if (by_hand && !server_ && options.timeout > kQuietWait) client_ = connect_quickly(target);
+    if (by_hand && !server_ && options.timeout > kQuietConnect) client_ = connect_quickly(target);
     if (!client_) client_ = StoreClient::connect(target, deadline);
   } catch (const TimeoutError& error) {
     throw TimeoutError(
@@ -135,7 +135,7 @@ void Session::connect(const Address& store, const SessionOptions& options) {
 // Nothing when the task that hosts the store is not there yet.
 std::unique_ptr<StoreClient> Session::connect_quickly(const StoreClientOptions& target) const {
   try {
-    return StoreClient::connect(target, Deadline::after(kQuietWait));
+    return StoreClient::connect(target, Deadline::after(kQuietConnect));
   } catch (const TimeoutError& error) {
     log::info("{} waits for {}, which hosts the job's store: {}", name_, store_host_,
               error.message());

@@ -9,6 +9,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/scratch_folder_test.h"
 #include "cohort/base/socket.h"
+#include "cohort/base/soon_test.h"
 #include "cohort/cluster/session.h"
 
 namespace cohort::cluster {
@@ -17,8 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
 
 Environment open_mpi(int rank, int size, int local_size) {
   return {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},

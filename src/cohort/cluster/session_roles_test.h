@@ -5,12 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/soon_test.h"
 #include "cohort/cluster/session.h"
 
 // For tests of sessions: roles in a cluster on this machine.
 namespace cohort::cluster {
-
-inline Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
 
 // A cluster on ports of this machine that nobody uses, as TF_CONFIG would tell it.
 inline ClusterSpec local_cluster(int workers, int ps, int chiefs = 0) {

@@ -9,10 +9,10 @@
 namespace cohort::cluster {
 namespace {
 
-using Names = std::initializer_list<std::string_view>;
+using Candidates = std::initializer_list<std::string_view>;
 
 // The first of `names` that is set.
-std::optional<std::string_view> first_set(const Environment& environment, Names names) {
+std::optional<std::string_view> first_set(const Environment& environment, Candidates names) {
   for (std::string_view name : names)
     if (read_text(environment, name)) return name;
   return std::nullopt;

@@ -12,7 +12,7 @@
 namespace cohort::cluster {
 namespace {
 
-constexpr std::size_t kReadSize = 64 * 1024;
+constexpr std::size_t kReceiveSize = 64 * 1024;
 constexpr std::size_t kMaxKeptEventBytes = std::size_t{64} << 20;
 
 }  // namespace
@@ -135,7 +135,7 @@ bool StoreChannel::wait(Lock& lock, Deadline deadline, Done done) {
 void StoreChannel::read_and_dispatch(Lock& lock, Deadline deadline) {
   has_reader_ = true;
   lock.unlock();
-  char buffer[kReadSize];
+  char buffer[kReceiveSize];
   IoResult result{IoResult::Status::would_block};
   try {
     result = read_some(fd_.get(), buffer, sizeof buffer);

@@ -10,6 +10,7 @@
 #include "cohort/base/frame_codec.h"
 #include "cohort/base/handshake.h"
 #include "cohort/base/socket.h"
+#include "cohort/base/soon_test.h"
 #include "cohort/cluster/store_client.h"
 #include "cohort/cluster/store_protocol.h"
 #include "cohort/cluster/store_server.h"
@@ -19,8 +20,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
-
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
 
 class HostileClient : public ::testing::Test {
  protected:

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cohort/base/error.h"
+#include "cohort/base/soon_test.h"
 #include "cohort/cluster/store_client.h"
 #include "cohort/cluster/store_server.h"
 
@@ -20,7 +21,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-Deadline soon() { return Deadline::after(std::chrono::seconds(20)); }
 Deadline in_ms(int ms) { return Deadline::after(milliseconds(ms)); }
 
 class Store : public ::testing::Test {

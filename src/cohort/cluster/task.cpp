@@ -11,16 +11,16 @@ namespace cohort::cluster {
 namespace {
 
 // In the order of TaskType.
-constexpr std::array<std::string_view, 5> kNames = {"chief", "master", "worker", "ps", "evaluator"};
+constexpr std::array<std::string_view, 5> kTaskTypeNames = {"chief", "master", "worker", "ps", "evaluator"};
 
 }  // namespace
 
-std::string_view to_string(TaskType type) { return kNames.at(static_cast<size_t>(type)); }
+std::string_view to_string(TaskType type) { return kTaskTypeNames.at(static_cast<size_t>(type)); }
 
 TaskType parse_task_type(std::string_view text) {
-  for (size_t i = 0; i < kNames.size(); ++i)
-    if (kNames[i] == text) return static_cast<TaskType>(i);
-  std::vector<std::string> names(kNames.begin(), kNames.end());
+  for (size_t i = 0; i < kTaskTypeNames.size(); ++i)
+    if (kTaskTypeNames[i] == text) return static_cast<TaskType>(i);
+  std::vector<std::string> names(kTaskTypeNames.begin(), kTaskTypeNames.end());
   std::string meant = nearest(text, names);
   throw InvalidInput(fmt::format("Invalid task type '{}'", text),
                      {.advice = (meant.empty() ? "" : fmt::format("Did you mean '{}'? ", meant)) +

@@ -6,8 +6,8 @@
 namespace cohort::cluster {
 namespace {
 
-constexpr std::string_view kType = "TASK_TYPE";
-constexpr std::string_view kIndex = "TASK_INDEX";
+constexpr std::string_view kPlainTaskType = "TASK_TYPE";
+constexpr std::string_view kPlainTaskIndex = "TASK_INDEX";
 constexpr std::string_view kSize = "WORLD_SIZE";
 
 bool trains(TaskType type) { return type != TaskType::ps && type != TaskType::evaluator; }
@@ -39,8 +39,8 @@ Role role_of_named_task(std::string_view type_name, std::string_view type,
 }
 
 std::optional<Role> read_task_type_env(const Environment& environment) {
-  auto type = read_text(environment, kType);
-  auto index_text = read_text(environment, kIndex);
+  auto type = read_text(environment, kPlainTaskType);
+  auto index_text = read_text(environment, kPlainTaskIndex);
   if (!type && !index_text) return std::nullopt;
   if (!type)
     throw InvalidInput(fmt::format("TASK_INDEX={} is set but TASK_TYPE is not", *index_text),
@@ -48,8 +48,8 @@ std::optional<Role> read_task_type_env(const Environment& environment) {
   if (!index_text)
     throw InvalidInput(fmt::format("TASK_TYPE={} is set but TASK_INDEX is not", *type),
                        {.advice = "Set TASK_INDEX to 0, 1, ..., or unset TASK_TYPE."});
-  Role role = role_of_named_task(kType, *type, kIndex, *index_text);
-  role.dialect = kType;
+  Role role = role_of_named_task(kPlainTaskType, *type, kPlainTaskIndex, *index_text);
+  role.dialect = kPlainTaskType;
   auto size = read_number(environment, kSize, 1);
   if (size && !read_text(environment, "RANK")) {
     if (role.rank >= *size)
@@ -63,8 +63,8 @@ std::optional<Role> read_task_type_env(const Environment& environment) {
 }
 
 void write_task_type_env(const Role& role, Environment& environment) {
-  write_text(environment, kType, to_string(role.task.type));
-  write_number(environment, kIndex, role.task.index);
+  write_text(environment, kPlainTaskType, to_string(role.task.type));
+  write_number(environment, kPlainTaskIndex, role.task.index);
 }
 
 }  // namespace cohort::cluster

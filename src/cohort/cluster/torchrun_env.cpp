@@ -8,7 +8,7 @@
 namespace cohort::cluster {
 namespace {
 
-constexpr RankVariables kNames = {"RANK",       "WORLD_SIZE",      "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+constexpr RankVariables kTorchrunRanks = {"RANK",       "WORLD_SIZE",      "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                                   "GROUP_RANK", "GROUP_WORLD_SIZE"};
 
 // PET_NNODES is a number or, for elastic jobs, "least:most".
@@ -43,8 +43,8 @@ void read_pytorch_job_node(const Environment& environment, Role& role) {
 
 std::optional<Role> read_torchrun_env(const Environment& environment) {
   bool node_only =
-      read_text(environment, "PET_NODE_RANK") && !read_text(environment, kNames.local_rank);
-  if (!node_only && !has_ranks(environment, kNames)) return std::nullopt;
+      read_text(environment, "PET_NODE_RANK") && !read_text(environment, kTorchrunRanks.local_rank);
+  if (!node_only && !has_ranks(environment, kTorchrunRanks)) return std::nullopt;
   Role role;
   role.dialect = "torchrun";
   role.master = read_master(environment);
@@ -53,7 +53,7 @@ std::optional<Role> read_torchrun_env(const Environment& environment) {
   } else {
     auto master_host = read_text(environment, "MASTER_ADDR");
     bool here = !master_host || is_loopback(*master_host);
-    read_ranks(environment, kNames, here ? Placement::one_host : Placement::one_task_a_host, role);
+    read_ranks(environment, kTorchrunRanks, here ? Placement::one_host : Placement::one_task_a_host, role);
   }
   role.attempt = 1 + read_number(environment, "TORCHELASTIC_RESTART_COUNT").value_or(0);
   role.max_restarts = read_number(environment, "TORCHELASTIC_MAX_RESTARTS").value_or(0);
@@ -66,13 +66,13 @@ std::optional<Address> read_master(const Environment& environment) {
 }
 
 void write_torchrun_env(const Role& role, Environment& environment) {
-  erase_ranks(kNames, environment);
+  erase_ranks(kTorchrunRanks, environment);
   for (auto name : {"ROLE_RANK", "ROLE_NAME", "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
                     "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS",
                     "TORCHELASTIC_RUN_ID", "PET_NNODES", "PET_NODE_RANK", "PET_NPROC_PER_NODE"})
     erase(environment, name);
   if (!role.is_training()) return;
-  write_ranks(role, kNames, environment);
+  write_ranks(role, kTorchrunRanks, environment);
   write_text(environment, "ROLE_NAME", "default");
   write_number(environment, "ROLE_RANK", role.rank);
   write_number(environment, "ROLE_WORLD_SIZE", role.size);

@@ -12,7 +12,7 @@ namespace {
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-void expect_refused(const Environment& environment, std::initializer_list<const char*> parts) {
+void expect_torchrun_refused(const Environment& environment, std::initializer_list<const char*> parts) {
   expect_invalid([&] { read_torchrun_env(environment); }, parts);
 }
 
@@ -68,18 +68,18 @@ TEST(TorchrunEnv, RankAndWorldSizeByHandSuffice) {
 }
 
 TEST(TorchrunEnv, RefusesWhatIsInvalidByName) {
-  expect_refused({{"RANK", "4"}, {"WORLD_SIZE", "4"}}, {"count from 0"});
-  expect_refused({{"RANK", "0"}}, {"RANK=0", "Set WORLD_SIZE"});
-  expect_refused({{"WORLD_SIZE", "2"}}, {"WORLD_SIZE=2", "Set RANK"});
-  expect_refused(
+  expect_torchrun_refused({{"RANK", "4"}, {"WORLD_SIZE", "4"}}, {"count from 0"});
+  expect_torchrun_refused({{"RANK", "0"}}, {"RANK=0", "Set WORLD_SIZE"});
+  expect_torchrun_refused({{"WORLD_SIZE", "2"}}, {"WORLD_SIZE=2", "Set RANK"});
+  expect_torchrun_refused(
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "3"}, {"LOCAL_WORLD_SIZE", "2"}},
       {"LOCAL_RANK=3", "LOCAL_WORLD_SIZE=2"});
-  expect_refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}},
+  expect_torchrun_refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}},
                  {"LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"});
-  expect_refused(
+  expect_torchrun_refused(
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"GROUP_RANK", "2"}, {"GROUP_WORLD_SIZE", "2"}},
       {"GROUP_RANK=2", "GROUP_WORLD_SIZE=2"});
-  expect_refused(
+  expect_torchrun_refused(
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "99999"}},
       {"MASTER_ADDR and MASTER_PORT", "99999", "1 to 65535"});
 }
@@ -103,12 +103,12 @@ TEST(TorchrunEnv, APyTorchJobsNodeIsOneTaskUntilTorchrunHasRun) {
   EXPECT_EQ(read_torchrun_env(child)->rank, 7);
 
   node["PET_NPROC_PER_NODE"] = "4";
-  expect_refused(node, {"PET_NPROC_PER_NODE=4", "with torchrun"});
+  expect_torchrun_refused(node, {"PET_NPROC_PER_NODE=4", "with torchrun"});
   node["PET_NPROC_PER_NODE"] = "1";
   node["PET_NNODES"] = "1:4";
-  expect_refused(node, {"PET_NNODES=1:4"});
+  expect_torchrun_refused(node, {"PET_NNODES=1:4"});
   node["PET_NNODES"] = "1";
-  expect_refused(node, {"PET_NODE_RANK=1", "PET_NNODES=1"});
+  expect_torchrun_refused(node, {"PET_NODE_RANK=1", "PET_NNODES=1"});
 }
 
 }  // namespace

@@ -17,10 +17,9 @@ namespace {
 
 using membership::MembershipEvent;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // A worker that was shut out comes again by itself; one that does not is stuck.
-constexpr seconds kReturnTime{30};
+constexpr std::chrono::seconds kReturnTime{30};
 // A worker may end before the event that says why has come through.
 constexpr milliseconds kNewsTime{500};
 

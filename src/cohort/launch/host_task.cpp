@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t kLongestTask = 16 << 20;
 constexpr std::size_t kLongestLine = 64;
-constexpr std::chrono::seconds kLeftoverTime{5};
+constexpr std::chrono::seconds kHostLeftoverTime{5};
 // Marks the processes of this task among those of the job, of which this host may have several.
 constexpr const char* kMarkVariable = "COHORT_HOST_TASK";
 
@@ -171,7 +171,7 @@ class HostTask {
       kill_group(program_, SIGKILL);
       guard_.forget(program_);
       ::waitpid(program_, nullptr, 0);
-      end_leftovers(mark_, guard_.pid(), Deadline::after(kLeftoverTime), kMarkVariable);
+      end_leftovers(mark_, guard_.pid(), Deadline::after(kHostLeftoverTime), kMarkVariable);
       exit_.emplace();
       (info.si_code == CLD_EXITED ? exit_->code : exit_->signal) = info.si_status;
     }

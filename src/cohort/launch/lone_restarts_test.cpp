@@ -10,7 +10,7 @@ namespace {
 using cluster::TaskId;
 using cluster::TaskType;
 using std::chrono::milliseconds;
-using Verdict = LoneRestarts::Verdict;
+using LoneVerdict = LoneRestarts::Verdict;
 
 const TaskId kPs{TaskType::ps, 0};
 const TaskId kWorker{TaskType::worker, 1};
@@ -26,31 +26,31 @@ TaskRecord ended(TaskId id, ExitStatus exit, milliseconds ran_for = kLong, int r
 
 TEST(LoneRestarts, OnlyATaskThatAskedAndWasKilledIsStartedAgain) {
   LoneRestarts restarts(3);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), true), Verdict::restart);
-  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGSEGV}), true), Verdict::restart);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), false), Verdict::no_case);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 137}), true), Verdict::no_case);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 0}), true), Verdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), true), LoneVerdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGSEGV}), true), LoneVerdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), false), LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 137}), true), LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 0}), true), LoneVerdict::no_case);
 }
 
 TEST(LoneRestarts, WhoeverWasToldToGoIsNot) {
   LoneRestarts restarts(3);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGTERM}), true), Verdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGTERM}), true), LoneVerdict::no_case);
 }
 
 TEST(LoneRestarts, ALimitOf0SwitchesThemOffForServersToo) {
   LoneRestarts restarts(0);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), true), Verdict::no_case);
-  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}), true), Verdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), true), LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}), true), LoneVerdict::no_case);
 }
 
 TEST(LoneRestarts, TheLimitIsOfTasksThatTrainAndNotOfServers) {
   LoneRestarts restarts(2);
   EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}, kLong, 1), true),
-            Verdict::restart);
+            LoneVerdict::restart);
   EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}, kLong, 2), true),
-            Verdict::used_up);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}, kLong, 500), true), Verdict::restart);
+            LoneVerdict::used_up);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}, kLong, 500), true), LoneVerdict::restart);
 }
 
 TEST(LoneRestarts, FiveQuickDeathsInARowAreALoopAndALongLifeBreaksTheRow) {
@@ -58,12 +58,12 @@ TEST(LoneRestarts, FiveQuickDeathsInARowAreALoopAndALongLifeBreaksTheRow) {
   auto die = [&](milliseconds ran_for) {
     return restarts.on_exit(ended(kPs, {.signal = SIGSEGV}, ran_for), true);
   };
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(die(milliseconds(999)), Verdict::restart);
-  EXPECT_EQ(die(milliseconds(1000)), Verdict::restart);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(die(milliseconds(10)), Verdict::restart);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(die(milliseconds(999)), LoneVerdict::restart);
+  EXPECT_EQ(die(milliseconds(1000)), LoneVerdict::restart);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(die(milliseconds(10)), LoneVerdict::restart);
   EXPECT_EQ(restarts.on_exit(ended({TaskType::ps, 1}, {.signal = SIGKILL}, milliseconds(1)), true),
-            Verdict::restart);  // another's deaths do not count
-  EXPECT_EQ(die(milliseconds(10)), Verdict::crash_loop);
+            LoneVerdict::restart);  // another's deaths do not count
+  EXPECT_EQ(die(milliseconds(10)), LoneVerdict::crash_loop);
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ std::string how_a_bystander_ended(const TaskRecord& task) {
   return looks_like_a_lost_peer(task) ? text + ", lost its peer" : text;
 }
 
-double seconds(std::chrono::milliseconds duration) {
+double seconds_of(std::chrono::milliseconds duration) {
   return static_cast<double>(duration.count()) / 1000.0;
 }
 
@@ -59,7 +59,7 @@ std::string last_words(const TaskRecord& task) {
 
 std::string how_it_ended(const TaskRecord& task) {
   return fmt::format("{} {} after {:.1f} s{}", task.exit->signal ? "was killed by" : "failed with",
-                     to_string(*task.exit), seconds(task.ran_for),
+                     to_string(*task.exit), seconds_of(task.ran_for),
                      task.memory_evidence.empty() ? "" : ", out of memory");
 }
 
@@ -143,7 +143,7 @@ std::string root_cause_report(const TaskRecord& cause, const std::vector<TaskRec
   auto add = [&](std::string_view label, std::string_view value) {
     text += fmt::format("  {:<10} {}\n", label, value);
   };
-  add("ended", fmt::format("{} after {:.1f} s", to_string(*cause.exit), seconds(cause.ran_for)));
+  add("ended", fmt::format("{} after {:.1f} s", to_string(*cause.exit), seconds_of(cause.ran_for)));
   if (!cause.memory_evidence.empty()) add("memory", cause.memory_evidence);
   add("peak",
       fmt::format("{:.1f} MB of memory", static_cast<double>(cause.peak_memory_kib) * 1.024e-3));

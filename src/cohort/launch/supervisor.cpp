@@ -25,13 +25,12 @@ namespace cohort::launch {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr milliseconds kSettleTime{500};
 constexpr milliseconds kServiceGrace{
     1000};  // services get at least this, or all of a shorter grace
 constexpr milliseconds kFarewell{300};
-constexpr seconds kLeftoverTime{5};
+constexpr std::chrono::seconds kLeftoverTime{5};
 // How long after the first task's end, and then ever more rarely, the awaited ones are named.
 constexpr milliseconds kFirstReminder{2000};
 constexpr milliseconds kLastReminder{60'000};
@@ -379,7 +378,7 @@ bool Supervisor::start_again_alone(TaskProcess& task) {
       log::warning(
           "{}; that is {} times in a row within {} s of its start: it is not started again", end,
           LoneRestarts::kMaxQuickDeaths,
-          std::chrono::duration_cast<seconds>(LoneRestarts::kQuick).count());
+          std::chrono::duration_cast<std::chrono::seconds>(LoneRestarts::kQuick).count());
       return false;
     case LoneRestarts::Verdict::restart:
       break;

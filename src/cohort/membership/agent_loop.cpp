@@ -10,7 +10,7 @@ namespace cohort::membership {
 namespace {
 
 // For one message to go out: the store takes them as fast as they come, or is gone.
-constexpr std::chrono::seconds kSendPatience{5};
+constexpr std::chrono::seconds kAgentSendPatience{5};
 constexpr int kNice = -5;
 
 // Beats must go out although every core computes. Where that is not allowed, a thread that mostly
@@ -129,7 +129,7 @@ void Agent::Loop::send_out() {
   publish();
   if (lost_ || steady_now() < cut_until_) return;
   try {
-    for (const Message& message : messages) mailbox_->send(message, Deadline::after(kSendPatience));
+    for (const Message& message : messages) mailbox_->send(message, Deadline::after(kAgentSendPatience));
   } catch (const Error& error) {
     store_->close();  // the thread notices, and says so
   }

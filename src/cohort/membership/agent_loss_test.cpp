@@ -17,11 +17,11 @@ using Kind = MembershipEvent::Kind;
 
 constexpr milliseconds kLease{400};
 
-std::future<View> enter(Worker& worker) {
+std::future<View> enter_later(Worker& worker) {
   return std::async(std::launch::async, [&worker] { return worker->enter("{}", soon()); });
 }
 
-std::future<View> next_view(Worker& worker, std::int64_t stage, const std::string& why = "") {
+std::future<View> next_view_later(Worker& worker, std::int64_t stage, const std::string& why = "") {
   return std::async(std::launch::async,
                     [&worker, stage, why] { return worker->next_view(stage, why, soon()); });
 }
@@ -29,7 +29,7 @@ std::future<View> next_view(Worker& worker, std::int64_t stage, const std::strin
 class AgentLossTest : public ::testing::Test {
  protected:
   AgentLossTest() : job_({.least = 1, .most = 3, .initial = 2, .lease = kLease}) {
-    auto a = enter(a_), b = enter(b_);
+    auto a = enter_later(a_), b = enter_later(b_);
     EXPECT_EQ(a.get(), b.get());
   }
 
@@ -56,7 +56,7 @@ TEST_F(AgentLossTest, ADeathThatIsToldAfterTheConnectionEndedDoesNotWaitForTheLe
   b_.die();
   a_.wait_drop();
   Time begin = steady_now();
-  auto view = next_view(a_, 3);
+  auto view = next_view_later(a_, 3);
   job_.service().lost("worker/1", 0, "it was killed");
   EXPECT_THAT(ids_of(view.get()), ElementsAre("worker/0.0.0"));
   EXPECT_LT(steady_now() - begin, kLease / 2);
@@ -68,9 +68,9 @@ TEST_F(AgentLossTest, AWorkerThatWasStartedAgainJoinsUnderAnotherId) {
   a_.wait_drop();
   a_->next_view(3, "", soon());
   Worker again(job_, 1, 1);
-  auto entered = enter(again);
+  auto entered = enter_later(again);
   job_.wait_event(Kind::proposed, 2);
-  auto view = next_view(a_, 4);
+  auto view = next_view_later(a_, 4);
   EXPECT_THAT(ids_of(entered.get()), ElementsAre("worker/0.0.0", "worker/1.1.0"));
   EXPECT_EQ(view.get().stage(), 4);
 }
@@ -101,7 +101,7 @@ TEST_F(AgentLossTest, AnotherViewThatDoesNotComeIsATimeoutWhileTheCoordinatorAns
 }
 
 TEST_F(AgentLossTest, ACoordinatorThatIsGoneIsToldInAPlainSentence) {
-  auto view = next_view(b_, 1);
+  auto view = next_view_later(b_, 1);
   job_.kill_store();
   EXPECT_THAT(a_.wait_drop().why, HasSubstr("coordinator is gone"));
   EXPECT_THAT(message_of<PeerError>([&] { a_->expect_commit(soon()); }),
@@ -129,9 +129,9 @@ TEST_F(AgentLossTest, AWorkerThatWasCutOffIsShutOutAndComesAgainAsANewcomer) {
   // What it commits now would be another history.
   EXPECT_THROW(b_->expect_commit(soon()), ViewEnded);
   EXPECT_THAT(b_.wait_drop().why, HasSubstr("nothing was heard of it"));
-  auto back = next_view(b_, 6, "all_reduce broke");
+  auto back = next_view_later(b_, 6, "all_reduce broke");
   job_.wait_event(Kind::proposed, 2);
-  auto joined = next_view(a_, 7);
+  auto joined = next_view_later(a_, 7);
   View view = back.get();
   EXPECT_EQ(view, joined.get());
   EXPECT_THAT(ids_of(view), ElementsAre("worker/0.0.0", "worker/1.0.1"));
@@ -152,9 +152,9 @@ TEST_F(AgentLossTest, WhatIsSaidWhileCutOffIsHeardAfterwards) {
   constexpr Time kCut = kLease / 2;
   Time begin = steady_now();
   b_->cut_off(std::chrono::duration_cast<milliseconds>(kCut));
-  auto b = next_view(b_, 3, "all_reduce broke");
+  auto b = next_view_later(b_, 3, "all_reduce broke");
   EXPECT_GE(a_.wait_drop().at - begin, kCut);
-  auto a = next_view(a_, 3);
+  auto a = next_view_later(a_, 3);
   EXPECT_EQ(a.get(), b.get());
 }
 

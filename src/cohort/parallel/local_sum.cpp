@@ -9,7 +9,7 @@ namespace cohort::parallel {
 
 namespace {
 
-std::byte* data_of(const torch::Tensor& tensor) {
+std::byte* raw_bytes(const torch::Tensor& tensor) {
   return static_cast<std::byte*>(tensor.data_ptr());
 }
 
@@ -42,8 +42,8 @@ void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket
     const std::size_t bytes = elements * torch::elementSize(dtype);
     if (!gradient.defined())
       std::memset(to, 0, bytes);
-    else if (data_of(gradient) != to)
-      collective::copy_bytes(to, data_of(gradient), bytes);
+    else if (raw_bytes(gradient) != to)
+      collective::copy_bytes(to, raw_bytes(gradient), bytes);
     return;
   }
   if (!gradient.defined()) gradient = bucket.make_like(entry).zero_();
@@ -54,8 +54,8 @@ void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket
 
   const std::size_t below = stack.size() - merged;
   std::vector<const std::byte*> inputs;
-  for (std::size_t i = below; i < stack.size(); ++i) inputs.push_back(data_of(stack[i]));
-  inputs.push_back(data_of(gradient));
+  for (std::size_t i = below; i < stack.size(); ++i) inputs.push_back(raw_bytes(stack[i]));
+  inputs.push_back(raw_bytes(gradient));
   torch::Tensor result;  // undefined: in the bucket
   if (what.final < 0) {
     const torch::ScalarType accumulator = accumulator_of(dtype);
@@ -63,7 +63,7 @@ void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket
                  ? stack[below]
                  : torch::empty({static_cast<std::int64_t>(elements)}, accumulator);
   }
-  std::byte* to = result.defined() ? data_of(result) : bucket.partial(what.final, entry);
+  std::byte* to = result.defined() ? raw_bytes(result) : bucket.partial(what.final, entry);
   reducer(step, dtype).run(inputs, {&to, 1}, elements);
   stack.resize(below);
   if (result.defined()) stack.push_back(std::move(result));

@@ -19,7 +19,7 @@ using collective::Buffer;
 using collective::DataType;
 using collective::Group;
 
-constexpr const char* kExamples = R"(
+constexpr const char* kBenchExamples = R"(
 Examples:
   cohort bench collective
       two ranks, 64 B to 64 MB
@@ -98,7 +98,7 @@ int bench_command(const std::vector<std::string>& words, const std::vector<std::
   std::string subject;
   bool as_rank = false;
   CLI::App app("Measures this machine.", "bench");
-  app.footer(kExamples);
+  app.footer(kBenchExamples);
   app.add_option("subject", subject, "What to measure: collective")->type_name("");
   app.add_option("-n,--ranks", arguments.ranks, "Processes")->capture_default_str();
   app.add_option("--max-bytes", arguments.max_bytes, "The largest buffer")->capture_default_str();

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLedger = "ledger";
 
-constexpr const char* kExamples = R"(
+constexpr const char* kLedgerExamples = R"(
 Examples:
   cohort ledger verify latest
       did each sample of each epoch enter exactly one update of the newest job?
@@ -47,7 +47,7 @@ fs::path find_ledger(const std::string& name) {
 void declare_ledger_options(CLI::App& app, LedgerArguments& arguments) {
   app.formatter(std::make_shared<LedgerFormatter>());
   app.description("Proves, or shows, which samples entered which update of a training.");
-  app.footer(kExamples);
+  app.footer(kLedgerExamples);
   app.set_help_flag("-h,--help", "This text");
   app.add_option("WHAT", arguments.what, "verify or show");
   app.add_option("JOB", arguments.job,

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kLeftoverTime{10};
 
-constexpr const char* kExamples = R"(
+constexpr const char* kResumeExamples = R"(
 Examples:
   cohort resume latest
       the newest job under ./cohort-output, after its launcher or the machine died
@@ -49,7 +49,7 @@ struct Record {
   fs::path folder;  // where it was started
 };
 
-Record read_record(const fs::path& output) {
+Record read_resumable(const fs::path& output) {
   const fs::path path = output / launch::OutputFolder::kRecord;
   const auto json = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
   try {
@@ -97,7 +97,7 @@ launch::JobOptions read_options(const Record& record, const fs::path& output) {
 void declare_resume_options(CLI::App& app, ResumeArguments& arguments) {
   app.formatter(std::make_shared<ResumeFormatter>());
   app.description("Goes on with a job whose launcher died.");
-  app.footer(kExamples);
+  app.footer(kResumeExamples);
   app.set_help_flag("-h,--help", "This text");
   app.add_option("JOB", arguments.job,
                  "Output folder, job id (or its beginning) under ./cohort-output, or latest");
@@ -111,7 +111,7 @@ int resume_command(const std::vector<std::string>& words, const std::vector<std:
   if (app.count("JOB") == 0)
     throw InvalidInput("cohort resume needs a job", {.advice = "As in: cohort resume latest"});
   const fs::path output = fs::absolute(find_job(arguments.job));
-  const Record record = read_record(output);
+  const Record record = read_resumable(output);
   require_resumable(record, output);
   auto options = read_options(record, output);
   std::error_code code;

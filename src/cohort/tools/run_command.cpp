@@ -23,7 +23,7 @@ using launch::SuccessPolicy;
 
 constexpr int kLongestGrace = 7 * 24 * 3600;  // seconds
 
-constexpr const char* kExamples = R"(
+constexpr const char* kRunExamples = R"(
 Examples:
   cohort run -n 4 -- ./train --epochs 3
       four workers on this machine, worker/0 is the chief
@@ -86,7 +86,7 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
   JobOptions& job = arguments.job;
   app.formatter(std::make_shared<RunFormatter>());
   app.description("Starts, watches and ends a distributed job on this machine.");
-  app.footer(kExamples);
+  app.footer(kRunExamples);
   app.option_defaults()->take_last();
 
   app.set_help_flag("-h,--help", "This text");

@@ -18,7 +18,7 @@ using nlohmann::ordered_json;
 constexpr std::chrono::seconds kAnswerTime{10};
 constexpr std::chrono::milliseconds kLookAgain{100};
 
-constexpr const char* kExamples = R"(
+constexpr const char* kScaleExamples = R"(
 Examples:
   cohort scale latest 6
       six workers from now on, in the newest job under ./cohort-output
@@ -73,7 +73,7 @@ int wait_until_scaled(const std::filesystem::path& output, int workers, Deadline
 void declare_scale_options(CLI::App& app, ScaleArguments& arguments) {
   app.formatter(std::make_shared<ScaleFormatter>());
   app.description("Gives a running elastic job another number of workers.");
-  app.footer(kExamples);
+  app.footer(kScaleExamples);
   app.set_help_flag("-h,--help", "This text");
   app.add_option("JOB", arguments.job,
                  "Output folder, job id (or its beginning) under ./cohort-output, or latest");

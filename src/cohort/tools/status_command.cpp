@@ -15,10 +15,10 @@
 namespace cohort::tools {
 namespace {
 
-constexpr std::chrono::seconds kAnswerTime{10};
+constexpr std::chrono::seconds kStatusTime{10};
 constexpr std::chrono::seconds kPeriod{1};
 
-constexpr const char* kExamples = R"(
+constexpr const char* kStatusExamples = R"(
 Examples:
   cohort status latest
       the newest job under ./cohort-output
@@ -52,7 +52,7 @@ void show(const KnownJob& job, const StatusArguments& arguments) {
 void declare_status_options(CLI::App& app, StatusArguments& arguments) {
   app.formatter(std::make_shared<StatusFormatter>());
   app.description("Shows what a job does now, or how it ended.");
-  app.footer(kExamples);
+  app.footer(kStatusExamples);
   app.set_help_flag("-h,--help", "This text");
   app.add_option("JOB", arguments.job,
                  "Output folder, job id (or its beginning) under ./cohort-output, or latest");
@@ -69,7 +69,7 @@ int status_command(const std::vector<std::string>& words, const std::vector<std:
     throw InvalidInput("cohort status needs a job", {.advice = "As in: cohort status latest"});
   const auto output = find_job(arguments.job);
   while (true) {
-    const KnownJob job = look_at_job(output, Deadline::after(kAnswerTime));
+    const KnownJob job = look_at_job(output, Deadline::after(kStatusTime));
     show(job, arguments);
     if (!arguments.watch || !job.launcher_answers) return 0;
     std::this_thread::sleep_for(kPeriod);

@@ -11,7 +11,7 @@ namespace {
 using nlohmann::ordered_json;
 using Row = std::vector<std::string>;
 
-std::string text_of(const ordered_json& json, const char* key) {
+std::string shown_text(const ordered_json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return "-";
   return found->is_string() ? found->get<std::string>() : found->dump();
@@ -49,9 +49,9 @@ std::string table(const std::vector<Row>& rows) {
 std::string task_table(const ordered_json& record) {
   std::vector<Row> rows = {{"task", "host", "pid", "state", "restarts"}};
   for (const auto& task : list_of(record, "tasks"))
-    rows.push_back({fmt::format("{}/{}", text_of(task, "type"), text_of(task, "index")),
-                    text_of(task, "host"), text_of(task, "pid"), text_of(task, "state"),
-                    text_of(task, "restarts")});
+    rows.push_back({fmt::format("{}/{}", shown_text(task, "type"), shown_text(task, "index")),
+                    shown_text(task, "host"), shown_text(task, "pid"), shown_text(task, "state"),
+                    shown_text(task, "restarts")});
   return table(rows);
 }
 
@@ -60,9 +60,9 @@ std::string member_table(const ordered_json& elastic) {
       {"worker", "host", "pid", "state", "stage", "step", "samples/s", "heard ms ago"}};
   for (const auto& member : list_of(elastic, "members")) {
     const bool is_live = member.contains("step");
-    rows.push_back({text_of(member, "task"), text_of(member, "host"), text_of(member, "pid"),
-                    is_true(member, "in_view") ? "member" : "waits", text_of(member, "stage"),
-                    text_of(member, "step"),
+    rows.push_back({shown_text(member, "task"), shown_text(member, "host"), shown_text(member, "pid"),
+                    is_true(member, "in_view") ? "member" : "waits", shown_text(member, "stage"),
+                    shown_text(member, "step"),
                     is_live ? fmt::format("{:.1f}", number_of(member, "samples_per_second")) : "-",
                     is_live ? fmt::format("{:.0f}", number_of(member, "heard_ms_ago")) : "-"});
   }
@@ -71,12 +71,12 @@ std::string member_table(const ordered_json& elastic) {
 
 std::string last_change(const ordered_json& change) {
   if (!change.is_object()) return "";
-  std::string text = fmt::format("  last change: view {} at {}: {}", text_of(change, "view"),
-                                 text_of(change, "time"), text_of(change, "reason"));
+  std::string text = fmt::format("  last change: view {} at {}: {}", shown_text(change, "view"),
+                                 shown_text(change, "time"), shown_text(change, "reason"));
   if (change.contains("stood_still_ms"))
     text += fmt::format("; stood still {:.0f} ms{}", number_of(change, "stood_still_ms"),
                         is_true(change, "redone")
-                            ? fmt::format(", step {} was done again", text_of(change, "step"))
+                            ? fmt::format(", step {} was done again", shown_text(change, "step"))
                             : "");
   return text + "\n";
 }
@@ -95,8 +95,8 @@ std::string elastic_text(const ordered_json& elastic) {
   }
   std::string text =
       fmt::format("  view {} ({}), {} of {} wanted workers ({} to {} possible)\n",
-                  text_of(elastic, "view"), text_of(elastic, "phase"), members,
-                  text_of(elastic, "wanted"), text_of(elastic, "least"), text_of(elastic, "most"));
+                  shown_text(elastic, "view"), shown_text(elastic, "phase"), members,
+                  shown_text(elastic, "wanted"), shown_text(elastic, "least"), shown_text(elastic, "most"));
   if (is_live) text += fmt::format("  step {:.0f}, {:.1f} samples/s in all\n", step, rate);
   if (const auto change = elastic.find("last_change"); change != elastic.end())
     text += last_change(*change);
@@ -107,20 +107,20 @@ std::string elastic_text(const ordered_json& elastic) {
 
 std::string status_text(const KnownJob& job) {
   const ordered_json& record = job.record;
-  std::string text = fmt::format("job {}: {}", text_of(record, "job"), text_of(record, "state"));
-  const bool has_ended = text_of(record, "ended") != "-";
+  std::string text = fmt::format("job {}: {}", shown_text(record, "job"), shown_text(record, "state"));
+  const bool has_ended = shown_text(record, "ended") != "-";
   if (has_ended)
-    text += fmt::format(", exit code {}, at {}", text_of(record, "exit_code"),
-                        text_of(record, "ended"));
+    text += fmt::format(", exit code {}, at {}", shown_text(record, "exit_code"),
+                        shown_text(record, "ended"));
   else if (!job.launcher_answers)
     text += fmt::format("; but its launcher (pid {}) is gone, so this is what it last wrote",
-                        text_of(record, "launcher_pid"));
-  text += fmt::format("\n  started {}, attempt {}\n", text_of(record, "started"),
-                      text_of(record, "attempt"));
-  if (text_of(record, "failure") != "-")
-    text += fmt::format("  failure: {}\n", text_of(record, "failure"));
+                        shown_text(record, "launcher_pid"));
+  text += fmt::format("\n  started {}, attempt {}\n", shown_text(record, "started"),
+                      shown_text(record, "attempt"));
+  if (shown_text(record, "failure") != "-")
+    text += fmt::format("  failure: {}\n", shown_text(record, "failure"));
   if (const auto cause = record.find("root_cause"); cause != record.end() && cause->is_object())
-    text += fmt::format("  root cause: {}\n", text_of(*cause, "summary"));
+    text += fmt::format("  root cause: {}\n", shown_text(*cause, "summary"));
   const auto elastic = record.find("elastic");
   const bool is_elastic = elastic != record.end() && elastic->is_object();
   if (is_elastic) text += elastic_text(*elastic);

@@ -25,7 +25,7 @@ using collective::Buffer;
 using collective::Group;
 using collective::TuningTable;
 
-constexpr const char* kExamples = R"(
+constexpr const char* kTuneExamples = R"(
 Examples:
   cohort tune
       four processes; writes cohort-tuning.json
@@ -260,7 +260,7 @@ int tune_command(const std::vector<std::string>& words, const std::vector<std::s
   bool as_rank = false;
   CLI::App app("Measures the collective algorithms on this machine and writes which to use.",
                "tune");
-  app.footer(kExamples);
+  app.footer(kTuneExamples);
   app.add_option("-n,--ranks", arguments.ranks, "Processes")->capture_default_str();
   app.add_option("--output", arguments.output, "The table to write")
       ->type_name("FILE")

@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
+double seconds_in(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
 
 BatchPlan plan_of(const Dataset& data, const TrainerOptions& trainer, const FitOptions& fit,
                   int shards) {
@@ -129,7 +129,7 @@ FitResult FitLoop::run() {
     throw;
   }
   result_.step = position_.step;
-  result_.seconds = seconds(view_.elapsed);
+  result_.seconds = seconds_in(view_.elapsed);
   result_.samples_per_second =
       static_cast<double>(view_.samples_trained) / std::max(result_.seconds, 1e-9);
   result_.communication_share = view_.communication_share;
@@ -259,9 +259,9 @@ void FitLoop::update_view(const Sums& sums) {
   view_.running = position_.sums.logs(trainer_options_.metrics);
   view_.elapsed = now - begun_;
   view_.samples_per_second =
-      static_cast<double>(epoch_samples_) / std::max(seconds(now - epoch_begun_), 1e-9);
-  view_.communication_share = seconds(trainer_.exchange().waited() - waited_before_) /
-                              std::max(seconds(now - begun_), 1e-9);
+      static_cast<double>(epoch_samples_) / std::max(seconds_in(now - epoch_begun_), 1e-9);
+  view_.communication_share = seconds_in(trainer_.exchange().waited() - waited_before_) /
+                              std::max(seconds_in(now - begun_), 1e-9);
 }
 
 void FitLoop::end_epoch() {

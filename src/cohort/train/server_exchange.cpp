@@ -17,20 +17,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void refuse(const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_with_servers(const std::string& what, const std::string& advice) {
   throw InvalidInput(what + " does not go with the strategy parameter_server", {.advice = advice});
 }
 
 void check(const TrainerOptions& options) {
   if (options.clip_norm > 0)
-    refuse(fmt::format("clip_norm {}", options.clip_norm),
+    refuse_with_servers(fmt::format("clip_norm {}", options.clip_norm),
            "Servers see one slice of the gradient each: use multi_worker_mirrored to clip.");
   if (options.precision == Precision::f16)
-    refuse("precision f16, whose loss is scaled,", "Use bf16 or f32.");
+    refuse_with_servers("precision f16, whose loss is scaled,", "Use bf16 or f32.");
   if (options.reducer)
-    refuse("a reducer of one's own", "Use multi_worker_mirrored, or leave it out.");
+    refuse_with_servers("a reducer of one's own", "Use multi_worker_mirrored, or leave it out.");
   if (options.compression != parallel::Compression::none)
-    refuse("compression of gradients", "Use --ps_wire f16 or bf16.");
+    refuse_with_servers("compression of gradients", "Use --ps_wire f16 or bf16.");
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ void ServerExchange::agree(const nlohmann::json& values) {
 
 std::string ServerExchange::text_of_first(const std::function<std::string()>& make) {
   if (begun_)
-    refuse("resuming a checkpoint after training has begun", "Resume in the first fit().");
+    refuse_with_servers("resuming a checkpoint after training has begun", "Resume in the first fit().");
   if (servers_.flags().dry_run) return {};
   if (!replica_.is_first()) return servers_.read_note("start", deadline());
   // A chief that was started anew finds its servers in the middle of the training.

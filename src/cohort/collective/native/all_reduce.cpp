@@ -21,7 +21,7 @@ static_assert(Board::kStagingBuffers >= 3 * kAhead);
 
 // Reduced at a time into the output, and from there, while it is in the first-level cache, copied
 // into staging.
-constexpr std::size_t kBlockBytes = 8 << 10;
+constexpr std::size_t kAddBlockBytes = 8 << 10;
 
 bool receives(const Call& call, int member) {
   return call.kind == CallKind::all_reduce || call.root == member;
@@ -149,7 +149,7 @@ class StagedReduce {
       const std::array<std::byte*, 2> both{shared, out};
       return reducer_.run(inputs_, both, part.count);
     }
-    const std::size_t block = kBlockBytes / bytes_;
+    const std::size_t block = kAddBlockBytes / bytes_;
     for (std::size_t done = 0; done < part.count; done += block) {
       const std::size_t count = std::min(block, part.count - done);
       const std::size_t bytes = count * bytes_;

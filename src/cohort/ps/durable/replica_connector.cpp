@@ -16,8 +16,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kFirstPause = 20ms;
-constexpr auto kLongestPause = 1000ms;
+constexpr auto kFirstReplicaPause = 20ms;
+constexpr auto kLongestReplicaPause = 1000ms;
 constexpr auto kAttempt = 3000ms;  // until the other side has proven itself
 constexpr int kVanishedMs = 20000;
 
@@ -67,7 +67,7 @@ ReplicaConnector::ReplicaConnector(EventLoop& loop, const ReplicaOptions& option
       handshake_{.protocol = kProtocol,
                  .secret = options.secret,
                  .identity = fmt::format("ps/{}", options.server)},
-      pause_(kFirstPause) {
+      pause_(kFirstReplicaPause) {
   replica_holder_of(options.server, static_cast<int>(options.servers.size()));
   if (options.tls && options.secret) tls_ = make_tls_context(*options.secret, options.job);
   timer_ = loop_.call_after(0ms, [this] { attempt(); });
@@ -119,11 +119,11 @@ void ReplicaConnector::on_events(std::uint32_t events) {
 void ReplicaConnector::fail(const Error& error) {
   close();
   timer_ = loop_.call_after(pause_, [this] { attempt(); });
-  pause_ = std::min<std::chrono::milliseconds>(2 * pause_, kLongestPause);
+  pause_ = std::min<std::chrono::milliseconds>(2 * pause_, kLongestReplicaPause);
   lost_(error);
 }
 
-void ReplicaConnector::proven() { pause_ = kFirstPause; }
+void ReplicaConnector::proven() { pause_ = kFirstReplicaPause; }
 
 void ReplicaConnector::wake_later() {
   if (connection_) connection_->wake();

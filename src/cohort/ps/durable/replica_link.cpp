@@ -21,7 +21,7 @@ using Callback = std::function<void()>;
 constexpr auto kPatience = 1000ms;
 
 // A record, until it counts. It does not before `durable` was called.
-struct Item {
+struct QueuedRecord {
   std::uint64_t index = 0;
   UpdateRecord record;  // its payload is `payload`
   std::shared_ptr<const std::string> payload;
@@ -69,7 +69,7 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   const std::string holder_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   const ServerState* state_ = nullptr;
-  std::deque<Item> items_;  // indices without a gap, the last is next_index_ - 1
+  std::deque<QueuedRecord> items_;  // indices without a gap, the last is next_index_ - 1
   std::deque<Mark> marks_;
   std::uint64_t next_index_ = 1;
   std::uint64_t acknowledged_ = 0;
@@ -112,7 +112,7 @@ void ReplicaLink::append(const UpdateRecord& record, Callback durable) {
     throw InvalidInput(fmt::format("an update of {} bytes; a replica takes {}",
                                    record.payload.size(), kMaxBulkBytes),
                        {.advice = "Push fewer rows at a time."});
-  Item item{.index = next_index_++, .record = record, .durable = std::move(durable)};
+  QueuedRecord item{.index = next_index_++, .record = record, .durable = std::move(durable)};
   item.payload = std::make_shared<std::string>(reinterpret_cast<const char*>(record.payload.data()),
                                                record.payload.size());
   item.record.payload = {};
@@ -216,7 +216,7 @@ void ReplicaLink::take_image() {
   // object is the server's own, which it changes between our calls.
   auto& state = const_cast<ServerState&>(*state_);
   std::vector<UpdateRecord> prepared;
-  for (const Item& item : items_) {
+  for (const QueuedRecord& item : items_) {
     if (item.record.kind != UpdateRecord::Kind::sparse) continue;
     prepared.push_back(item.record);
     prepared.back().payload = std::as_bytes(std::span(*item.payload));
@@ -261,7 +261,7 @@ bool ReplicaLink::produce(Outgoing& next) {
   }
   if (items_.empty() || sent_ >= items_.back().index) return false;
   COHORT_CHECK(sent_ + 1 >= items_.front().index, "record {} was dropped unsent", sent_ + 1);
-  const Item& item = items_[sent_ + 1 - items_.front().index];
+  const QueuedRecord& item = items_[sent_ + 1 - items_.front().index];
   sent_ = item.index;
   next.control = encode(ReplicaRecord{item.index, item.record});
   payload_ = item.payload;

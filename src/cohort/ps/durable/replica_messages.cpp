@@ -7,7 +7,7 @@
 namespace cohort::ps {
 namespace {
 
-constexpr std::size_t kMaxText = 4096;
+constexpr std::size_t kMaxReplicaText = 4096;
 
 void put(std::string& out, const ReplicaHello& hello) {
   ByteWriter(out)
@@ -36,7 +36,7 @@ void put(std::string& out, const ReplicaAck& ack) { ByteWriter(out).integer(ack.
 void put(std::string& out, const ReplicaRefused& refused) {
   ByteWriter(out)
       .integer(static_cast<std::uint8_t>(refused.replaced))
-      .text(std::string_view(refused.reason).substr(0, kMaxText));
+      .text(std::string_view(refused.reason).substr(0, kMaxReplicaText));
 }
 
 bool get_bool(ByteReader& reader) {
@@ -51,7 +51,7 @@ ReplicaMessage get(std::size_t kind, std::string_view bytes) {
   if (kind == 0) {
     ReplicaHello hello;
     hello.version = reader.integer<std::uint32_t>();
-    hello.job = reader.text(kMaxText);
+    hello.job = reader.text(kMaxReplicaText);
     hello.server = reader.integer<std::int32_t>();
     hello.servers = reader.integer<std::int32_t>();
     hello.incarnation = reader.integer<std::uint64_t>();
@@ -82,7 +82,7 @@ ReplicaMessage get(std::size_t kind, std::string_view bytes) {
   } else if (kind == 6) {
     ReplicaRefused refused;
     refused.replaced = get_bool(reader);
-    refused.reason = reader.text(kMaxText);
+    refused.reason = reader.text(kMaxReplicaText);
     message = refused;
   } else {
     throw ProtocolError(

@@ -14,7 +14,7 @@
 namespace cohort::ps {
 namespace {
 
-[[noreturn]] void fail(const char* what, const std::filesystem::path& path) {
+[[noreturn]] void fail_snapshot(const char* what, const std::filesystem::path& path) {
   throw SystemError(fmt::format("cannot {} '{}'", what, path.string()), errno);
 }
 
@@ -22,7 +22,7 @@ void write_all(int file, std::string_view bytes, const std::filesystem::path& pa
   while (!bytes.empty()) {
     ssize_t written = ::write(file, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", path);
+    if (written < 0) fail_snapshot("write", path);
     bytes.remove_prefix(static_cast<std::size_t>(written));
   }
 }
@@ -43,7 +43,7 @@ bool write_snapshot(const std::filesystem::path& folder, const LogFileHeader& he
   std::filesystem::path path = snapshot_path(folder, header.number);
   Temporary temporary{path.string() + ".tmp"};
   UniqueFd file(::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file) fail("create", temporary.path);
+  if (!file) fail_snapshot("create", temporary.path);
   write_all(file.get(), encode_header(LogFileKind::snapshot, header), temporary.path);
   for (const std::string& piece : pieces) {
     if (stopped()) return false;
@@ -53,8 +53,8 @@ bool write_snapshot(const std::filesystem::path& folder, const LogFileHeader& he
   std::string count;
   ByteWriter(count).integer(std::uint64_t{pieces.size()});
   write_all(file.get(), encode_piece_prefix(PieceKind::end, count) + count, temporary.path);
-  if (::fsync(file.get()) != 0) fail("sync", temporary.path);
-  if (::rename(temporary.path.c_str(), path.c_str()) != 0) fail("create", path);
+  if (::fsync(file.get()) != 0) fail_snapshot("sync", temporary.path);
+  if (::rename(temporary.path.c_str(), path.c_str()) != 0) fail_snapshot("create", path);
   temporary.kept = true;
   sync_folder(folder);
   return true;
@@ -63,7 +63,7 @@ bool write_snapshot(const std::filesystem::path& folder, const LogFileHeader& he
 SnapshotReader::SnapshotReader(const std::filesystem::path& path)
     : path_(path), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
   struct stat status {};
-  if (!file_ || ::fstat(file_.get(), &status) != 0) fail("read", path_);
+  if (!file_ || ::fstat(file_.get(), &status) != 0) fail_snapshot("read", path_);
   left_ = static_cast<std::uint64_t>(status.st_size);
   header_ = decode_header(LogFileKind::snapshot, read_bytes(kLogHeaderBytes));
 }
@@ -74,7 +74,7 @@ std::string SnapshotReader::read_bytes(std::size_t count) {
   for (std::size_t have = 0; have < count;) {
     ssize_t got = ::read(file_.get(), bytes.data() + have, count - have);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("read", path_);
+    if (got < 0) fail_snapshot("read", path_);
     if (got == 0) throw ProtocolError("it ends too early");
     have += static_cast<std::size_t>(got);
   }

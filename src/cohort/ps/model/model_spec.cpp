@@ -55,7 +55,7 @@ Json table_to_json(const TableSpec& table) {
 
 // ---- reading
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_spec(const std::string& what) {
   throw InvalidInput("a model's description " + what);
 }
 
@@ -69,12 +69,12 @@ class Fields {
  public:
   Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
     if (!object.is_object())
-      refuse(fmt::format("has {} as {}, not a dictionary", shown(object), where_));
+      refuse_spec(fmt::format("has {} as {}, not a dictionary", shown(object), where_));
   }
 
   const Json& at(const char* name) {
     const auto found = object_.find(name);
-    if (found == object_.end()) refuse(fmt::format("lacks \"{}\" in {}", name, where_));
+    if (found == object_.end()) refuse_spec(fmt::format("lacks \"{}\" in {}", name, where_));
     ++read_;
     return *found;
   }
@@ -116,10 +116,10 @@ class Fields {
   // Nobody sends what nobody reads: a field too many is a spec of another version.
   void done() const {
     if (object_.size() != read_)
-      refuse(fmt::format("has {} fields in {}; {} are known", object_.size(), where_, read_));
+      refuse_spec(fmt::format("has {} fields in {}; {} are known", object_.size(), where_, read_));
   }
   [[noreturn]] void wrong(const char* name, const Json& value, const std::string& expected) const {
-    refuse(fmt::format("has {} as \"{}\" of {}, not {}", shown(value), name, where_, expected));
+    refuse_spec(fmt::format("has {} as \"{}\" of {}, not {}", shown(value), name, where_, expected));
   }
 
  private:
@@ -198,15 +198,15 @@ Policy policy_from_json(const Json& json) {
 // Deeper than any spec is refused while it is read.
 Json parse_json(const std::string& text) {
   if (text.size() > kMaxSpecBytes)
-    refuse(fmt::format("has {} bytes; at most {} are allowed", text.size(), kMaxSpecBytes));
+    refuse_spec(fmt::format("has {} bytes; at most {} are allowed", text.size(), kMaxSpecBytes));
   static constexpr int kMaxDepth = 5;
   try {
     return Json::parse(text, [](int depth, Json::parse_event_t, const Json&) {
-      if (depth > kMaxDepth) refuse(fmt::format("is nested deeper than {} levels", kMaxDepth));
+      if (depth > kMaxDepth) refuse_spec(fmt::format("is nested deeper than {} levels", kMaxDepth));
       return true;
     });
   } catch (const Json::exception& error) {
-    refuse(fmt::format("is not JSON: {}", error.what()));
+    refuse_spec(fmt::format("is not JSON: {}", error.what()));
   }
 }
 

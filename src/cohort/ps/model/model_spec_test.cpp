@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ModelSpec sample() {
+ModelSpec sample_model() {
   ModelSpec spec;
   spec.workers = 3;
   spec.shards = 4;
@@ -29,7 +29,7 @@ ModelSpec sample() {
 }
 
 std::string with(const std::string& from, const std::string& to) {
-  std::string text = to_text(sample());
+  std::string text = to_text(sample_model());
   const std::size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
@@ -40,14 +40,14 @@ std::string refusal(const std::string& text) {
 }
 
 TEST(ModelSpecTest, TextGivesTheSpecBack) {
-  EXPECT_EQ(parse_model_spec(to_text(sample())), sample());
+  EXPECT_EQ(parse_model_spec(to_text(sample_model())), sample_model());
   EXPECT_EQ(parse_model_spec(to_text(ModelSpec{})), ModelSpec{});
 }
 
 TEST(ModelSpecTest, EqualSpecsHaveTheSameText) {
-  ModelSpec minus = sample();
+  ModelSpec minus = sample_model();
   minus.groups[0].weight_decay = -0.0;
-  EXPECT_EQ(to_text(minus), to_text(sample()));
+  EXPECT_EQ(to_text(minus), to_text(sample_model()));
 }
 
 TEST(ModelSpecTest, RefusesNumbersOutOfRangeWithTheValue) {
@@ -92,7 +92,7 @@ TEST(ModelSpecTest, RefusesOtherShapesOfText) {
 
 TEST(ModelSpecTest, DamagedTextIsRefusedOrReadButNeverMore) {
   std::mt19937 random(1);
-  const std::string text = to_text(sample());
+  const std::string text = to_text(sample_model());
   for (int round = 0; round < 3000; ++round) {
     std::string damaged = text;
     for (unsigned i = 0; i <= random() % 3; ++i)
@@ -107,9 +107,9 @@ TEST(ModelSpecTest, DamagedTextIsRefusedOrReadButNeverMore) {
 
 TEST(ModelSpecTest, DifferenceNamesTheFirstWithBothValues) {
   const auto changed = [](const std::function<void(ModelSpec&)>& change) {
-    ModelSpec other = sample();
+    ModelSpec other = sample_model();
     change(other);
-    return difference(sample(), "worker/0", other, "worker/1");
+    return difference(sample_model(), "worker/0", other, "worker/1");
   };
   EXPECT_EQ(changed([](ModelSpec&) {}), "");
   EXPECT_EQ(changed([](ModelSpec& spec) { spec.blocks[0].parts[0].elements = 90; }),
@@ -120,7 +120,7 @@ TEST(ModelSpecTest, DifferenceNamesTheFirstWithBothValues) {
             "the mode is bounded on worker/0 and sync on worker/1");
   EXPECT_EQ(changed([](ModelSpec& spec) { spec.agreement = "--epochs 3"; }),
             "the options are '--epochs 2' on worker/0 and '--epochs 3' on worker/1");
-  ModelSpec first = sample(), second = sample();
+  ModelSpec first = sample_model(), second = sample_model();
   first.agreement = R"({"batch_size": 64, "max_steps": 100})";
   second.agreement = R"({"batch_size": 64, "max_steps": 200})";
   EXPECT_EQ(difference(first, "ps/0", second, "worker/0"),

@@ -46,7 +46,7 @@ class Dealer {
   std::vector<Slice> slices_;
 };
 
-std::string mebibytes(std::uint64_t bytes) {
+std::string mebibytes_text(std::uint64_t bytes) {
   return fmt::format("{:.2f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
@@ -125,7 +125,7 @@ std::string describe(const ModelSpec& spec, std::span<const Slice> slices, int s
       fmt::format("{:<8} {:>12} {:>7} {:>7}\n", "server", "values", "share", "slices");
   for (std::size_t s = 0; s < shares.size(); ++s)
     text += fmt::format(
-        "{:<8} {:>12} {:>6.1f}% {:>7}\n", fmt::format("ps/{}", s), mebibytes(shares[s].bytes),
+        "{:<8} {:>12} {:>6.1f}% {:>7}\n", fmt::format("ps/{}", s), mebibytes_text(shares[s].bytes),
         total == 0 ? 0.0
                    : 100.0 * static_cast<double>(shares[s].bytes) / static_cast<double>(total),
         shares[s].slices);
@@ -134,7 +134,7 @@ std::string describe(const ModelSpec& spec, std::span<const Slice> slices, int s
   for (std::size_t i = 0; i < slices.size(); ++i)
     text +=
         fmt::format("{:>5}  {:<8} {:>12}  {}\n", i, fmt::format("ps/{}", slices[i].server),
-                    mebibytes(bytes_of(slices[i])),
+                    mebibytes_text(bytes_of(slices[i])),
                     parts_of(spec.blocks[static_cast<std::size_t>(slices[i].block)], slices[i]));
   if (!spec.tables.empty()) text += "\n";
   for (const TableSpec& table : spec.tables) {

@@ -12,7 +12,7 @@
 namespace cohort::ps {
 namespace {
 
-using Kind = UpdateRule::Kind;
+using RuleKind = UpdateRule::Kind;
 
 // One parameter of some elements, updated in place or beside.
 template <typename T>
@@ -44,24 +44,24 @@ struct Parameter {
 };
 
 std::vector<UpdateRule> rules() {
-  return {{.kind = Kind::replace},
-          {.kind = Kind::sgd, .weight_decay = 0.01, .momentum = 0.9, .dampening = 0.1},
-          {.kind = Kind::adagrad, .eps = 1e-10, .lr_decay = 0.1, .initial_accumulator = 0.5},
-          {.kind = Kind::adam, .amsgrad = true},
-          {.kind = Kind::adamw, .weight_decay = 0.1},
-          {.kind = Kind::rmsprop, .momentum = 0.9, .centered = true}};
+  return {{.kind = RuleKind::replace},
+          {.kind = RuleKind::sgd, .weight_decay = 0.01, .momentum = 0.9, .dampening = 0.1},
+          {.kind = RuleKind::adagrad, .eps = 1e-10, .lr_decay = 0.1, .initial_accumulator = 0.5},
+          {.kind = RuleKind::adam, .amsgrad = true},
+          {.kind = RuleKind::adamw, .weight_decay = 0.1},
+          {.kind = RuleKind::rmsprop, .momentum = 0.9, .centered = true}};
 }
 
 TEST(UpdateRuleTest, SlotsFollowTheOptions) {
-  EXPECT_EQ(slot_count({.kind = Kind::replace}), 0);
-  EXPECT_EQ(slot_count({.kind = Kind::sgd}), 0);
-  EXPECT_EQ(slot_count({.kind = Kind::sgd, .momentum = 0.9}), 1);
-  EXPECT_EQ(slot_count({.kind = Kind::adam, .amsgrad = true}), 3);
-  EXPECT_EQ(slot_name({.kind = Kind::adam}, 1), "exp_avg_sq");
-  const UpdateRule centered{.kind = Kind::rmsprop, .centered = true};
+  EXPECT_EQ(slot_count({.kind = RuleKind::replace}), 0);
+  EXPECT_EQ(slot_count({.kind = RuleKind::sgd}), 0);
+  EXPECT_EQ(slot_count({.kind = RuleKind::sgd, .momentum = 0.9}), 1);
+  EXPECT_EQ(slot_count({.kind = RuleKind::adam, .amsgrad = true}), 3);
+  EXPECT_EQ(slot_name({.kind = RuleKind::adam}, 1), "exp_avg_sq");
+  const UpdateRule centered{.kind = RuleKind::rmsprop, .centered = true};
   EXPECT_EQ(slot_count(centered), 2);
   EXPECT_EQ(slot_name(centered, 1), "grad_avg");
-  EXPECT_EQ(initial_slot_value({.kind = Kind::adagrad, .initial_accumulator = 0.5}, 0), 0.5);
+  EXPECT_EQ(initial_slot_value({.kind = RuleKind::adagrad, .initial_accumulator = 0.5}, 0), 0.5);
 }
 
 TEST(UpdateRuleTest, WordsOfKindsComeBack) {
@@ -71,7 +71,7 @@ TEST(UpdateRuleTest, WordsOfKindsComeBack) {
 }
 
 TEST(UpdateRuleTest, FirstMomentumIsTheGradient) {
-  const UpdateRule rule{.kind = Kind::sgd, .momentum = 0.9, .dampening = 0.5};
+  const UpdateRule rule{.kind = RuleKind::sgd, .momentum = 0.9, .dampening = 0.5};
   Parameter<float> parameter(rule, 1);
   parameter.values = {1};
   parameter.gradient = {2};

@@ -7,13 +7,12 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
+#include "cohort/ps/model/model_spec_checks.h"
 #include "cohort/ps/wire/wire_type.h"
 
 namespace cohort::ps {
 
 namespace {
-
-constexpr int kMaxWorkers = 65536;
 
 template <typename... Handlers>
 struct Overloaded : Handlers... {

@@ -21,7 +21,7 @@ std::uint64_t rounded_up(std::uint64_t bytes, std::uint64_t to) {
   return (bytes + to - 1) / to * to;
 }
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_memory_file(const std::string& what) {
   throw InvalidInput("the parameter server's memory file " + what,
                      {.advice = "Start the job anew."});
 }
@@ -33,7 +33,7 @@ void read_exactly(int file, void* to, std::size_t bytes, std::uint64_t offset) {
     const ssize_t got = ::pread(file, out, bytes, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw SystemError("cannot read the parameter server's memory file", errno);
-    if (got == 0) refuse(fmt::format("ends at byte {}, in its header", offset));
+    if (got == 0) refuse_memory_file(fmt::format("ends at byte {}, in its header", offset));
     out += got;
     offset += static_cast<std::uint64_t>(got);
     bytes -= static_cast<std::size_t>(got);
@@ -96,12 +96,12 @@ SegmentLayout read_layout(int file, std::string& spec) {
   const auto size = static_cast<std::uint64_t>(status.st_size);
   SegmentHeader header{};
   read_exactly(file, &header, sizeof header, 0);
-  if (header.magic != kSegmentMagic) refuse("is not one of a parameter server");
+  if (header.magic != kSegmentMagic) refuse_memory_file("is not one of a parameter server");
   if (header.layout_version != kSegmentLayoutVersion)
-    refuse(fmt::format("has the layout version {}; this program writes and reads {}",
+    refuse_memory_file(fmt::format("has the layout version {}; this program writes and reads {}",
                        header.layout_version, kSegmentLayoutVersion));
   if (header.slices > kMaxSlices || header.spec_bytes > kMaxSpecBytes)
-    refuse(fmt::format("claims {} slices and a description of {} bytes", header.slices,
+    refuse_memory_file(fmt::format("claims {} slices and a description of {} bytes", header.slices,
                        header.spec_bytes));
   std::vector<ShapeRecord> records(header.slices);
   const std::uint64_t records_at = rounded_up(sizeof header, 64);
@@ -109,20 +109,20 @@ SegmentLayout read_layout(int file, std::string& spec) {
   spec.resize(header.spec_bytes);
   read_exactly(file, spec.data(), spec.size(),
                rounded_up(records_at + records.size() * sizeof(ShapeRecord), 64));
-  if (checksum_of(header, records, spec) != header.checksum) refuse("is damaged in its header");
+  if (checksum_of(header, records, spec) != header.checksum) refuse_memory_file("is damaged in its header");
 
   std::vector<SliceShape> shapes;
   shapes.reserve(records.size());
   for (const ShapeRecord& record : records) {
     if (record.type > 1 || record.slots > kMaxSlots)
-      refuse(fmt::format("has a slice of type {} with {} slots", record.type, record.slots));
+      refuse_memory_file(fmt::format("has a slice of type {} with {} slots", record.type, record.slots));
     shapes.push_back(
         {static_cast<ElementType>(record.type), record.elements, static_cast<int>(record.slots)});
   }
   SegmentLayout layout(shapes, static_cast<int>(header.workers), header.spec_bytes,
                        header.table_bytes);
   if (size < layout.tables)
-    refuse(fmt::format("has {} bytes where its header needs {}", size, layout.tables));
+    refuse_memory_file(fmt::format("has {} bytes where its header needs {}", size, layout.tables));
   return layout;
 }
 

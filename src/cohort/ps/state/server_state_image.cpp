@@ -14,7 +14,7 @@ enum class Piece : std::uint8_t { head = 1, slice, table, rows, end };
 constexpr std::string_view kName = "cohort-ps";
 constexpr std::uint32_t kImageLayout = 1;
 
-[[noreturn]] void refuse(const std::string& what) {
+[[noreturn]] void refuse_image(const std::string& what) {
   throw InvalidInput("an image of a parameter server's state " + what);
 }
 
@@ -25,14 +25,14 @@ class Pieces {
 
   Piece next() {
     std::optional<std::string> piece = read_();
-    if (!piece) refuse(fmt::format("ends after {} pieces, before its end", count_));
+    if (!piece) refuse_image(fmt::format("ends after {} pieces, before its end", count_));
     piece_ = std::move(*piece);
     reader_ = ByteReader(piece_);
     ++count_;
     const auto kind = reader_.integer<std::uint8_t>();
     if (kind < static_cast<std::uint8_t>(Piece::head) ||
         kind > static_cast<std::uint8_t>(Piece::end))
-      refuse(fmt::format("has a piece of the unknown kind {}", kind));
+      refuse_image(fmt::format("has a piece of the unknown kind {}", kind));
     return static_cast<Piece>(kind);
   }
   ByteReader& reader() { return reader_; }
@@ -60,7 +60,7 @@ std::vector<std::uint64_t> read_ledger(ByteReader& reader, int workers) {
 int expect_number(ByteReader& reader, std::size_t expected, std::size_t count, const char* what) {
   const auto number = reader.integer<std::uint32_t>();
   if (number != expected || number >= count)
-    refuse(fmt::format("has {} {} of {} where {} belongs", what, number, count, expected));
+    refuse_image(fmt::format("has {} {} of {} where {} belongs", what, number, count, expected));
   return static_cast<int>(number);
 }
 
@@ -129,15 +129,15 @@ std::unique_ptr<ServerState> ServerState::from_image(
   Pieces pieces(read);
   ByteReader& reader = pieces.reader();
   if (pieces.next() != Piece::head || reader.text(kName.size()) != kName)
-    refuse("does not begin with its head");
+    refuse_image("does not begin with its head");
   const auto layout = reader.integer<std::uint32_t>();
   if (layout != kImageLayout)
-    refuse(fmt::format("has the layout {}; this program reads {}", layout, kImageLayout));
+    refuse_image(fmt::format("has the layout {}; this program reads {}", layout, kImageLayout));
   const auto server = reader.integer<std::uint32_t>();
   const auto servers = reader.integer<std::uint32_t>();
   if (server != static_cast<std::uint32_t>(options.server) ||
       servers != static_cast<std::uint32_t>(options.servers))
-    refuse(fmt::format("is of server {} of {}, not of {} of {}", server, servers, options.server,
+    refuse_image(fmt::format("is of server {} of {}, not of {} of {}", server, servers, options.server,
                        options.servers));
   const auto slice_count = reader.integer<std::uint32_t>();
   const auto table_count = reader.integer<std::uint32_t>();
@@ -146,7 +146,7 @@ std::unique_ptr<ServerState> ServerState::from_image(
   std::unique_ptr<ServerState> result = create(file, spec, 0, options);
   if (slice_count != result->slices().size() ||
       table_count != static_cast<std::uint32_t>(result->tables()))
-    refuse(fmt::format("has {} slices and {} tables where its model has {} and {}", slice_count,
+    refuse_image(fmt::format("has {} slices and {} tables where its model has {} and {}", slice_count,
                        table_count, result->slices().size(), result->tables()));
 
   std::size_t slices = 0;
@@ -154,7 +154,7 @@ std::unique_ptr<ServerState> ServerState::from_image(
   while (true) {
     switch (pieces.next()) {
       case Piece::head:
-        refuse("has two heads");
+        refuse_image("has two heads");
       case Piece::slice: {
         const int slice = expect_number(reader, slices++, slice_count, "slice");
         const auto version = reader.integer<std::uint64_t>();
@@ -162,14 +162,14 @@ std::unique_ptr<ServerState> ServerState::from_image(
         const std::vector<std::uint64_t> ledger = read_ledger(reader, spec.workers);
         const bool has_previous = reader.integer<std::uint8_t>() != 0;
         if (version > UINT64_MAX / 4 || (version == 0 && has_previous))
-          refuse(fmt::format("has a slice at version {}", version));
+          refuse_image(fmt::format("has a slice at version {}", version));
         result->segment().set_version(slice, version);
         auto bytes = std::as_bytes(std::span(pieces.rest()));
         const std::uint64_t own = result->state_bytes(slice);
         if (has_previous) {
           const std::uint64_t values = value_bytes(result->segment().shape(slice));
           if (bytes.size() != own + values)
-            refuse(fmt::format("has {} bytes for a slice of {}", bytes.size(), own + values));
+            refuse_image(fmt::format("has {} bytes for a slice of {}", bytes.size(), own + values));
           std::ranges::copy(bytes.subspan(own), result->segment().add_previous(slice).values);
           bytes = bytes.first(own);
         }
@@ -186,7 +186,7 @@ std::unique_ptr<ServerState> ServerState::from_image(
         break;
       }
       case Piece::rows: {
-        if (tables == 0) refuse("has rows before their table");
+        if (tables == 0) refuse_image("has rows before their table");
         const int table = expect_number(reader, tables - 1, table_count, "rows of table");
         result->table(table).read_image_piece(pieces.rest());
         break;
@@ -195,16 +195,16 @@ std::unique_ptr<ServerState> ServerState::from_image(
         const auto count = reader.integer<std::uint64_t>();
         reader.expect_end();
         if (slices != slice_count || tables != table_count || count != pieces.count() - 1)
-          refuse(fmt::format("has {} of {} slices, {} of {} tables and {} of {} pieces", slices,
+          refuse_image(fmt::format("has {} of {} slices, {} of {} tables and {} of {} pieces", slices,
                              slice_count, tables, table_count, pieces.count() - 1, count));
-        if (read()) refuse("goes on behind its end");
+        if (read()) refuse_image("goes on behind its end");
         result->mark_initialised();
         return result;
       }
     }
   }
 } catch (const ProtocolError& error) {
-  refuse("is cut off or damaged: " + error.message());
+  refuse_image("is cut off or damaged: " + error.message());
 }
 
 }  // namespace cohort::ps

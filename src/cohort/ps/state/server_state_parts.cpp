@@ -10,7 +10,7 @@
 namespace cohort::ps {
 namespace {
 
-double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+double to_mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 std::vector<RuleRun> runs_of(const Block& block, const Slice& slice) {
   const std::uint64_t end = slice.offset + slice.elements;
@@ -54,7 +54,7 @@ ServerState::State::State(Options where, ModelSpec model, std::string model_text
   throw MemoryLimit(
       fmt::format("the parameters of ps/{} need {:.1f} MiB (values and optimizer state, twice), "
                   "over the limit of {:.1f} MiB",
-                  options.server, mebibytes(dense_bytes), mebibytes(options.memory_limit)),
+                  options.server, to_mebibytes(dense_bytes), to_mebibytes(options.memory_limit)),
       {.advice = "Use more servers (--ps) or raise --ps_memory_limit."});
 }
 

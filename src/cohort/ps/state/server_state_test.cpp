@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-UniqueFd memory_file() { return UniqueFd(::memfd_create("ps-test", MFD_CLOEXEC)); }
+UniqueFd kept_memory_file() { return UniqueFd(::memfd_create("ps-test", MFD_CLOEXEC)); }
 
 ModelSpec sample(bool with_table = false) {
   ModelSpec spec;
@@ -70,7 +70,7 @@ std::unique_ptr<ServerState> from_pieces(int file, const std::vector<std::string
 }
 
 TEST(ServerStateTest, AnUpdateCountsWhenItIsPublished) {
-  const UniqueFd file = memory_file();
+  const UniqueFd file = kept_memory_file();
   auto state = ServerState::create(file.get(), sample(), 7, {});
   state->mark_initialised();
   const auto payload = gradient<float>(40, 2);
@@ -90,7 +90,7 @@ TEST(ServerStateTest, AnUpdateCountsWhenItIsPublished) {
 }
 
 TEST(ServerStateTest, AnAbandonedUpdateNeverWas) {
-  const UniqueFd file = memory_file();
+  const UniqueFd file = kept_memory_file();
   auto state = ServerState::create(file.get(), sample(), 0, {});
   auto payload = gradient<float>(40, std::nanf(""));
   EXPECT_FALSE(state->prepare(record_of(0, 1, payload)));
@@ -102,7 +102,7 @@ TEST(ServerStateTest, AnAbandonedUpdateNeverWas) {
 }
 
 TEST(ServerStateTest, ARecordWithoutGradientAdvancesOnlyVersionAndLedger) {
-  const UniqueFd file = memory_file();
+  const UniqueFd file = kept_memory_file();
   auto state = ServerState::create(file.get(), sample(), 0, {});
   const auto payload = gradient<float>(40, 2);
   state->prepare(record_of(0, 1, payload));
@@ -116,7 +116,7 @@ TEST(ServerStateTest, ARecordWithoutGradientAdvancesOnlyVersionAndLedger) {
 }
 
 TEST(ServerStateTest, PaddingNeverChangesAndStateComesBackAsItWasSet) {
-  const UniqueFd file = memory_file();
+  const UniqueFd file = kept_memory_file();
   auto state = ServerState::create(file.get(), sample(), 0, {});
   const auto bytes = gradient<float>(80, 3);
   ASSERT_EQ(state->state_bytes(0), bytes.size());
@@ -136,7 +136,7 @@ TEST(ServerStateTest, PaddingNeverChangesAndStateComesBackAsItWasSet) {
 }
 
 TEST(ServerStateTest, GoesOnWhereAnotherLeftIt) {
-  const UniqueFd file = memory_file();
+  const UniqueFd file = kept_memory_file();
   EXPECT_EQ(ServerState::open(file.get(), {}), nullptr);
   const auto payload = gradient<float>(40, 2);
   {
@@ -159,7 +159,7 @@ TEST(ServerStateTest, GoesOnWhereAnotherLeftIt) {
 }
 
 TEST(ServerStateTest, RefusesRecordsThatDoNotFit) {
-  const UniqueFd file = memory_file();
+  const UniqueFd file = kept_memory_file();
   auto state = ServerState::create(file.get(), sample(), 0, {});
   const auto payload = gradient<float>(40, 2);
   const auto refusal = [&](UpdateRecord record) {
@@ -179,7 +179,7 @@ TEST(ServerStateTest, RefusesRecordsThatDoNotFit) {
 TEST(ServerStateTest, SaysWhatItNeedsWhereTheLimitIsLower) {
   ModelSpec spec = sample();
   spec.blocks = {{ElementType::f32, 10 << 20, {{"w", 0, 10 << 20, 1}}}};
-  const UniqueFd file = memory_file();
+  const UniqueFd file = kept_memory_file();
   const auto create = [&](int servers) {
     ServerState::create(file.get(), spec, 0,
                         {.server = 0, .servers = servers, .memory_limit = 100 << 20});
@@ -192,7 +192,7 @@ TEST(ServerStateTest, SaysWhatItNeedsWhereTheLimitIsLower) {
 }
 
 TEST(ServerStateTest, AnImageMakesAnEqualState) {
-  const UniqueFd first_file = memory_file();
+  const UniqueFd first_file = kept_memory_file();
   auto state = ServerState::create(first_file.get(), sample(true), 3, {});
   state->mark_initialised();
   const auto payload = gradient<float>(40, 2);
@@ -206,7 +206,7 @@ TEST(ServerStateTest, AnImageMakesAnEqualState) {
   EXPECT_EQ(state->version(sparse), 4u);
 
   const std::vector<std::string> image = image_of(*state);
-  const UniqueFd second_file = memory_file();
+  const UniqueFd second_file = kept_memory_file();
   auto copy = from_pieces(second_file.get(), image);
   EXPECT_EQ(image_of(*copy), image);
   EXPECT_EQ(copy->table(0).ledger(1), 4u);
@@ -216,10 +216,10 @@ TEST(ServerStateTest, AnImageMakesAnEqualState) {
 }
 
 TEST(ServerStateTest, ADamagedImageIsRefusedAndLeavesNothing) {
-  const UniqueFd file = memory_file();
+  const UniqueFd file = kept_memory_file();
   auto state = ServerState::create(file.get(), sample(true), 0, {});
   const std::vector<std::string> image = image_of(*state);
-  const UniqueFd copy_file = memory_file();
+  const UniqueFd copy_file = kept_memory_file();
   for (std::size_t i = 0; i < image.size(); ++i) {
     std::vector<std::string> pieces = image;
     pieces[i].pop_back();

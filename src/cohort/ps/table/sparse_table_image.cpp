@@ -10,7 +10,7 @@
 namespace cohort::ps {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x57524843;  // "CHRW"
+constexpr std::uint32_t kImageMagic = 0x57524843;  // "CHRW"
 constexpr std::size_t kHeadBytes = 16;
 constexpr std::size_t kCountAt = 12;
 constexpr std::size_t kPieceBytes = 1 << 20;
@@ -51,7 +51,7 @@ void SparseTable::write_image(const std::function<void(std::string_view piece)>&
     ByteWriter out(piece);
     const RowHead& row = state.head(slot);
     if (count == 0)
-      out.integer(kMagic)
+      out.integer(kImageMagic)
           .integer(static_cast<std::uint32_t>(state.spec.dimension))
           .integer(static_cast<std::uint32_t>(slot_count(state.rule)))
           .integer(count);
@@ -71,7 +71,7 @@ void SparseTable::read_image_piece(std::string_view piece,
   const std::uint64_t value_bytes = state.row_floats() * sizeof(float);
   if (piece.size() < kHeadBytes) throw broken(state.spec, "is cut off");
   ByteReader in(piece);
-  if (in.integer<std::uint32_t>() != kMagic) throw broken(state.spec, "is none");
+  if (in.integer<std::uint32_t>() != kImageMagic) throw broken(state.spec, "is none");
   const auto dimension = in.integer<std::uint32_t>();
   const auto slots = in.integer<std::uint32_t>();
   const auto count = in.integer<std::uint32_t>();

@@ -13,7 +13,7 @@ namespace cohort::ps {
 namespace {
 
 constexpr int kDimension = 4;
-constexpr double kLr = 0.05;
+constexpr double kKillLr = 0.05;
 constexpr int kRoundsATable = 20;
 
 // Few keys that come again, and new ones all the time, so that index, journal and slots grow while
@@ -43,10 +43,10 @@ void die_in(long nanoseconds) {
     for (std::uint64_t version = table->version() + 1;; ++version) {
       const std::pair<int, std::uint64_t> ledger[] = {{0, version}};
       if (version % 7 == 0) {
-        table->prepare(gradients_of(version + 5000), kLr, version, {});
+        table->prepare(gradients_of(version + 5000), kKillLr, version, {});
         table->roll_back();
       }
-      table->prepare(gradients_of(version), kLr, version, ledger);
+      table->prepare(gradients_of(version), kKillLr, version, ledger);
       table->commit();
     }
   } catch (...) {
@@ -84,7 +84,7 @@ TEST(SparseTable, KilledAtAnyInstantItHasWholeUpdatesOnly) {
     auto table = SparseTable::open(spec, rule, 1, room->room(), 0);
     EXPECT_EQ(table->ledger(0), table->version());
     while (reference->version() < table->version()) {
-      reference->update(gradients_of(reference->version() + 1), kLr, reference->version() + 1);
+      reference->update(gradients_of(reference->version() + 1), kKillLr, reference->version() + 1);
       ++updates;
     }
     std::vector<std::uint64_t> keys;

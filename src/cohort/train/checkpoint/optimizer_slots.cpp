@@ -13,7 +13,7 @@ using optimizer_classes::StateMap;
 using optimizer_classes::with_class;
 using ps::UpdateRule;
 
-constexpr const char* kAdvice =
+constexpr const char* kSlotAdvice =
     "Parameter servers make the updates themselves: use one of those, or multi_worker_mirrored.";
 
 template <typename Class>
@@ -60,7 +60,7 @@ const typename Class::State* state_of(const torch::optim::Optimizer& optimizer,
 }  // namespace
 
 std::vector<UpdateRule> update_rules(const torch::optim::Optimizer& optimizer) {
-  return with_class(optimizer, kAdvice, [&](auto known) {
+  return with_class(optimizer, kSlotAdvice, [&](auto known) {
     using Class = decltype(known);
     std::vector<UpdateRule> rules;
     for (const auto& group : optimizer.param_groups()) {
@@ -76,7 +76,7 @@ std::vector<UpdateRule> update_rules(const torch::optim::Optimizer& optimizer) {
 torch::Tensor find_slot(const torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                         const std::string& slot) {
   torch::Tensor found;
-  with_class(optimizer, kAdvice, [&](auto known) {
+  with_class(optimizer, kSlotAdvice, [&](auto known) {
     using Class = decltype(known);
     const auto* state = state_of<Class>(optimizer, parameter);
     if (state == nullptr) return;
@@ -91,7 +91,7 @@ torch::Tensor find_slot(const torch::optim::Optimizer& optimizer, const torch::T
 std::int64_t updates_of(const torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                         std::int64_t otherwise) {
   std::int64_t updates = 0;
-  with_class(optimizer, kAdvice, [&](auto known) {
+  with_class(optimizer, kSlotAdvice, [&](auto known) {
     using Class = decltype(known);
     const auto* state = state_of<Class>(optimizer, parameter);
     if (state == nullptr) return;
@@ -107,7 +107,7 @@ std::int64_t updates_of(const torch::optim::Optimizer& optimizer, const torch::T
 void set_state(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                const UpdateRule& rule, const std::vector<torch::Tensor>& slots,
                std::int64_t updates) {
-  with_class(optimizer, kAdvice, [&](auto known) {
+  with_class(optimizer, kSlotAdvice, [&](auto known) {
     using Class = decltype(known);
     // As torch::optim leaves a parameter that was never updated, or whose rule keeps nothing.
     if (slots.empty() || (updates == 0 && rule.kind != UpdateRule::Kind::adagrad)) {

@@ -58,7 +58,7 @@ TEST(DistributedSampler, OrderFollowsPyTorchsWithoutShuffle) {
   EXPECT_EQ(drain(sampler), std::vector<std::size_t>{0});
 }
 
-class Counting : public torch::data::datasets::Dataset<Counting> {
+class CountingPairs : public torch::data::datasets::Dataset<CountingPairs> {
  public:
   torch::data::Example<> get(size_t index) override {
     const auto value = static_cast<std::int64_t>(index);
@@ -69,7 +69,7 @@ class Counting : public torch::data::datasets::Dataset<Counting> {
 
 TEST(DistributedSampler, SetEpochReachesTheCopyInADataLoader) {
   DistributedSampler sampler(25, {.rank = 1, .size = 2, .seed = 5});
-  auto loader = torch::data::make_data_loader(Counting().map(torch::data::transforms::Stack<>()),
+  auto loader = torch::data::make_data_loader(CountingPairs().map(torch::data::transforms::Stack<>()),
                                               sampler, /*batch_size=*/4);
   std::vector<std::vector<std::int64_t>> epochs;
   for (const std::int64_t epoch : {0, 1, 0}) {

@@ -17,7 +17,7 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-DatasetPtr counting(std::int64_t n) {
+DatasetPtr counting_rows(std::int64_t n) {
   return std::make_shared<TensorDataset>(torch::arange(n).view({n, 1}), torch::arange(n));
 }
 
@@ -32,7 +32,7 @@ TEST(Loader, GivesTheBatchesOfAnEpochInOrderOnEveryWorker) {
     std::vector<int> seen(103);
     for (std::int64_t rank = 0; rank < workers; ++rank) {
       const ShardRange mine = shards_of(rank, workers, 4);
-      Loader loader(counting(103), epoch, mine, 0, {.depth = 3, .threads = 2});
+      Loader loader(counting_rows(103), epoch, mine, 0, {.depth = 3, .threads = 2});
       for (std::int64_t step = 0; step < plan.steps_per_epoch(); ++step) {
         const auto batch = loader.next(Deadline::after(30s));
         ASSERT_TRUE(batch.has_value());
@@ -50,26 +50,26 @@ TEST(Loader, GivesTheBatchesOfAnEpochInOrderOnEveryWorker) {
 
 TEST(Loader, BeginsAtTheStepOfAResume) {
   const auto epoch = std::make_shared<EpochPlan>(BatchPlan({.samples = 40, .global_batch = 10}), 0);
-  Loader loader(counting(40), epoch, {0, 1}, 3);
+  Loader loader(counting_rows(40), epoch, {0, 1}, 3);
   const auto batch = loader.next(Deadline::after(30s));
   const auto expected = epoch->batch(3);
   EXPECT_EQ(values(batch->target), std::vector<std::int64_t>(expected.begin(), expected.end()));
   EXPECT_FALSE(loader.next().has_value());
-  EXPECT_FALSE(Loader(counting(40), epoch, {0, 1}, 4).next().has_value());
+  EXPECT_FALSE(Loader(counting_rows(40), epoch, {0, 1}, 4).next().has_value());
 }
 
 TEST(Loader, TakesListsAndFunctions) {
-  Loader lists(counting(5), {{4, 1}, {}, {0}}, {});
+  Loader lists(counting_rows(5), {{4, 1}, {}, {0}}, {});
   EXPECT_EQ(values(lists.next(Deadline::after(30s))->target), (std::vector<std::int64_t>{4, 1}));
   EXPECT_EQ(lists.next(Deadline::after(30s))->size(), 0);
   EXPECT_EQ(lists.next(Deadline::after(30s))->size(), 1);
-  Loader function(counting(5), 2, [](std::int64_t i) { return std::vector<std::int64_t>{i}; }, {});
+  Loader function(counting_rows(5), 2, [](std::int64_t i) { return std::vector<std::int64_t>{i}; }, {});
   function.next(Deadline::after(30s));
   EXPECT_EQ(values(function.next(Deadline::after(30s))->target), std::vector<std::int64_t>{1});
 }
 
 TEST(Loader, ErrorsSayWhichBatchAndKeepTheirType) {
-  Loader loader(counting(5), {{0}, {5}}, {.seed = 0, .epoch = 7});
+  Loader loader(counting_rows(5), {{0}, {5}}, {.seed = 0, .epoch = 7});
   EXPECT_TRUE(loader.next(Deadline::after(30s)).has_value());
   EXPECT_THAT(message_of<InvalidInput>([&] { loader.next(Deadline::after(30s)); }),
               AllOf(HasSubstr("sample 5 was asked for"), HasSubstr("batch 1 of epoch 7")));

@@ -17,7 +17,7 @@ namespace cohort::elastic {
 namespace {
 
 // A training, small but with everything that a State holds.
-struct Training {
+struct ToyTraining {
   torch::nn::Sequential net{torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4),
                             torch::nn::Linear(4, 1)};
   torch::optim::Adam adam{net->parameters(), 0.1};
@@ -29,7 +29,7 @@ struct Training {
   nlohmann::json notes = nlohmann::json::array();
   State state;
 
-  Training() {
+  ToyTraining() {
     state.register_module("net", *net);
     state.register_optimizer("adam", adam);
     state.register_tensor("average", average);
@@ -89,7 +89,7 @@ class TestMembers : public Members {
 };
 
 TEST(ElasticState, RestoreGoesBackToTheLastCommitInEveryBit) {
-  Training training;
+  ToyTraining training;
   training.make_step();
   training.state.commit();
   const std::string committed = training.bits();
@@ -106,7 +106,7 @@ TEST(ElasticState, RestoreGoesBackToTheLastCommitInEveryBit) {
 }
 
 TEST(ElasticState, RestoreTakesAwayWhatTheOptimizerDidNotHaveYet) {
-  Training training;
+  ToyTraining training;
   training.state.commit();
   const std::string committed = training.bits();
   training.make_step();
@@ -117,7 +117,7 @@ TEST(ElasticState, RestoreTakesAwayWhatTheOptimizerDidNotHaveYet) {
 }
 
 TEST(ElasticState, RestoreBeforeAnyCommitChangesNothing) {
-  Training training;
+  ToyTraining training;
   training.make_step();
   const std::string now = training.bits();
   training.state.restore();
@@ -125,7 +125,7 @@ TEST(ElasticState, RestoreBeforeAnyCommitChangesNothing) {
 }
 
 TEST(ElasticState, TrainingGoesOnFromARestoreAsIfNothingHadHappened) {
-  Training straight, interrupted;
+  ToyTraining straight, interrupted;
   train::restore_module(*interrupted.net, train::capture_module(*straight.net));
   for (int i = 0; i < 6; ++i) straight.make_step();
   for (int i = 0; i < 3; ++i) interrupted.make_step();
@@ -140,7 +140,7 @@ TEST(ElasticState, SyncGivesEverybodyTheStateOfWhoeverHasTheMostCommits) {
   std::vector<std::string> bits(3);
   std::string donor;
   parallel::on_ranks(3, [&](collective::Group& group) {
-    Training training;
+    ToyTraining training;
     for (int i = 0; i < (group.rank() == 1 ? 3 : group.rank()); ++i) {
       training.make_step();
       training.state.commit();
@@ -162,7 +162,7 @@ TEST(ElasticState, SyncGivesEverybodyTheStateOfWhoeverHasTheMostCommits) {
 TEST(ElasticState, AtTheBeginningAllStartFromRankZeroWithNoCommit) {
   std::vector<std::string> bits(2);
   parallel::on_ranks(2, [&](collective::Group& group) {
-    Training training;
+    ToyTraining training;
     const std::string before = training.bits();
     TestMembers members(group);
     training.state.attach(&members);
@@ -179,7 +179,7 @@ TEST(ElasticState, AtTheBeginningAllStartFromRankZeroWithNoCommit) {
 
 TEST(ElasticState, WhoWasLeftBehindDoesNotGiveItsState) {
   parallel::on_ranks(2, [&](collective::Group& group) {
-    Training training;
+    ToyTraining training;
     const int steps = group.rank() == 0 ? 5 : 2;
     for (int i = 0; i < steps; ++i) {
       training.make_step();
@@ -198,7 +198,7 @@ TEST(ElasticState, WhoWasLeftBehindDoesNotGiveItsState) {
 TEST(ElasticState, AllWorkersLeaveAtTheSameCommitForAPlannedChange) {
   std::atomic<int> interrupted = 0;
   parallel::on_ranks(3, [&](collective::Group& group) {
-    Training training;
+    ToyTraining training;
     TestMembers members(group);
     training.state.attach(&members);
     training.state.sync();
@@ -221,7 +221,7 @@ TEST(ElasticState, AllWorkersLeaveAtTheSameCommitForAPlannedChange) {
 
 TEST(ElasticState, CheckForUpdatesSavesOnlyWhereAChangeIsDue) {
   parallel::on_ranks(2, [&](collective::Group& group) {
-    Training training;
+    ToyTraining training;
     TestMembers members(group);
     training.state.attach(&members);
     training.state.sync();
@@ -240,7 +240,7 @@ TEST(ElasticState, CheckForUpdatesSavesOnlyWhereAChangeIsDue) {
 
 // What is saved when the view is over counts: nobody has to do it again.
 TEST(ElasticState, ACommitAtTheEndOfAViewIsKeptAndTells) {
-  Training training;
+  ToyTraining training;
   auto groups = collective::make_inproc_groups(1, std::chrono::seconds(30));
   TestMembers members(*groups[0]);
   training.state.attach(&members);
@@ -258,7 +258,7 @@ TEST(ElasticState, ACommitAtTheEndOfAViewIsKeptAndTells) {
 TEST(ElasticState, ASyncThatBreaksOffChangesNothing) {
   auto groups = collective::make_inproc_groups(2, std::chrono::seconds(30));
   std::jthread other([&] {
-    Training training;
+    ToyTraining training;
     training.make_step();
     training.state.commit();
     // It gives its number and its checksum, and is gone.
@@ -267,7 +267,7 @@ TEST(ElasticState, ASyncThatBreaksOffChangesNothing) {
     groups[0]->all_gather(mine.data(), all.data(), 2, collective::DataType::i64);
     groups[0]->abort("killed");
   });
-  Training training;
+  ToyTraining training;
   const std::string before = training.bits();
   TestMembers members(*groups[1]);
   training.state.attach(&members);
@@ -286,7 +286,7 @@ TEST(ElasticState, ResetCallbacksRunInTheOrderOfTheirRegistration) {
 }
 
 TEST(ElasticState, AgreementTellsNamesTypesAndShapes) {
-  Training training;
+  ToyTraining training;
   const nlohmann::json parts = training.state.agreement().at("elastic_state");
   EXPECT_EQ(parts.at("net").at("0.weight"), "Float [4, 3]");
   EXPECT_EQ(parts.at("adam").at("class"), "Adam");

@@ -12,14 +12,14 @@ namespace {
 constexpr std::align_val_t kAlignment{4096};
 
 // What the ranks have in common; goes with the last of them, and all their memory with it.
-class Hub {
+class ArenaHub {
  public:
-  explicit Hub(int size) {
+  explicit ArenaHub(int size) {
     const std::size_t bytes = Arena::table_bytes(size);
     table_ = allocate(bytes);
     std::memset(table_, 0, bytes);
   }
-  ~Hub() {
+  ~ArenaHub() {
     for (std::byte* block : blocks_) ::operator delete(block, kAlignment);
   }
 
@@ -47,7 +47,7 @@ class Hub {
 
 class HeapArena : public Arena {
  public:
-  HeapArena(int rank, int size, std::shared_ptr<Hub> hub)
+  HeapArena(int rank, int size, std::shared_ptr<ArenaHub> hub)
       : Arena(rank, size, hub->table()), hub_(std::move(hub)) {
     introduce();
   }
@@ -62,13 +62,13 @@ class HeapArena : public Arena {
   }
 
  private:
-  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<ArenaHub> hub_;
 };
 
 }  // namespace
 
 std::vector<std::shared_ptr<Arena>> make_arenas(int size) {
-  auto hub = std::make_shared<Hub>(size);
+  auto hub = std::make_shared<ArenaHub>(size);
   std::vector<std::shared_ptr<Arena>> arenas;
   for (int rank = 0; rank < size; ++rank)
     arenas.push_back(std::make_shared<HeapArena>(rank, size, hub));
