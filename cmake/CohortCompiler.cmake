@@ -15,6 +15,10 @@ string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 # loaded, once a batch. COHORT_UNITY=OFF (the preset dev) compiles each unit by itself.
 option(COHORT_UNITY "Compile the units of a target in batches" ON)
 set(CMAKE_UNITY_BUILD ${COHORT_UNITY})
+if(COHORT_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # A batch includes its units: GCC takes them for headers that others may include too.
+  add_compile_options(-Wno-subobject-linkage)
+endif()
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12 CACHE STRING "Units a batch")
 
 find_program(COHORT_CCACHE ccache)

@@ -24,9 +24,11 @@
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/callbacks/progress.h"
 #include "cohort/train/callbacks/reduce_on_plateau.h"
+#include "cohort/train/callbacks/stop_on_signal.h"
 #include "cohort/train/callbacks/tensorboard.h"
 #include "cohort/train/callbacks/trace.h"
 #include "cohort/train/checkpoint/checkpoint.h"
+#include "cohort/train/checkpoint/load_weights.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/data/distributed_sampler.h"
@@ -88,6 +90,8 @@ using train::FitResult;
 using train::FitState;
 using train::HorizontalFlip;
 using train::LearningRateWarmup;
+using train::load_weights;
+using train::LoadWeightsOptions;
 using train::Logs;
 using train::mean_squared_error;
 using train::Metric;
@@ -106,6 +110,7 @@ using train::ReduceLearningRateOnPlateau;
 using train::shard;
 using train::Split;
 using train::StepDecay;
+using train::StopOnSignal;
 using train::Storage;
 using train::Subset;
 using train::take;

@@ -5,6 +5,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/parallel/named_call.h"
 #include "cohort/parallel/tensor_staging.h"
 #include "cohort/parallel/text_exchange.h"
 
@@ -75,8 +76,10 @@ std::string save(const torch::optim::Optimizer& optimizer) {
 
 }  // namespace
 
-void broadcast_parameters(collective::Group& group, const NamedTensors& tensors, int root,
-                          CallOptions options) {
+namespace {
+
+void broadcast_tensors(collective::Group& group, const NamedTensors& tensors, int root,
+                       const CallOptions& options) {
   const torch::NoGradGuard no_grad;
   std::vector<std::string> list;
   for (const auto& [name, tensor] : tensors) list.push_back(describe(name, tensor));
@@ -99,6 +102,13 @@ void broadcast_parameters(collective::Group& group, const NamedTensors& tensors,
     if (bytes >= kMessageBytes) send();
   }
   send();
+}
+
+}  // namespace
+
+void broadcast_parameters(collective::Group& group, const NamedTensors& tensors, int root,
+                          CallOptions options) {
+  named_call("broadcast_parameters()", [&] { broadcast_tensors(group, tensors, root, options); });
 }
 
 void broadcast_parameters(collective::Group& group, const torch::nn::Module& module, int root,

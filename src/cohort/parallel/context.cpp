@@ -7,12 +7,40 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/keep_memory.h"
+#include "cohort/base/log.h"
+#include "cohort/base/machine.h"
 #include "cohort/cluster/scheduler_args.h"
 #include "cohort/parallel/elastic_seat.h"
 #include "cohort/parallel/make_strategy.h"
 #include "cohort/parallel/serve_parameters.h"
 
 namespace cohort {
+
+namespace {
+
+// See init(). The chief says what was chosen.
+void choose_threads(const StrategyFlags& flags, const cluster::Role& role,
+                    const cluster::Environment& environment) {
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  if (role.size <= 1 || !role.is_training()) return;
+  std::string reason = "--threads";
+  if (flags.threads == 0) {
+    reason.clear();
+    for (const char* variable : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"})
+      if (reason.empty() && environment.find_value(variable)) reason = variable;
+    if (reason.empty()) {
+      at::set_num_threads(std::max(1, usable_cores() / std::max(1, role.local_size)));
+      reason = fmt::format("{} cores, {} workers of this host", usable_cores(), role.local_size);
+    }
+  }
+  if (role.rank == 0)
+    log::info(
+        "LibTorch's threads: {} in a worker's own loop ({}), {} in a Trainer's "
+        "replica; --threads sets both",
+        at::get_num_threads(), reason, std::max(1, flags.threads));
+}
+
+}  // namespace
 
 struct Context::State {
   std::vector<std::string> arguments;
@@ -39,6 +67,12 @@ bool Context::is_service() const { return !role().is_training(); }
 collective::Group& Context::group() const {
   expect_member();
   if (state_->setup.seat) return state_->setup.seat->group();
+  if (const int replicas = flags().replicas_per_worker(); replicas > 1 && !state_->strategy)
+    throw InvalidInput(
+        fmt::format("{} replicas a worker were asked for, but a loop on the Context has one",
+                    replicas),
+        {.advice = "Run the loop inside context.strategy()->run(), use a Trainer, or leave "
+                   "--num_replicas and --num_gpus out and start more workers."});
   if (!state_->world().group)
     throw InvalidInput(parallel::kNoGroup, {.advice = parallel::kNoGroupAdvice});
   return *state_->world().group;
@@ -99,7 +133,7 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
   if (role.is_training() && !(parsed.flags.distribution_strategy.empty() && !role.strategy.empty()))
     parallel::resolve_strategy(parsed.flags, role);
 
-  at::set_num_threads(std::max(1, parsed.flags.threads));
+  choose_threads(parsed.flags, role, environment);
 
   Context context;
   context.state_ = std::make_shared<Context::State>();

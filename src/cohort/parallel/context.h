@@ -36,7 +36,9 @@ class Context {
   // Of the worker processes: what the functions of ops.h work on, which therefore take a Context
   // too. Throws InvalidInput for a task that does not train, with the strategy parameter_server
   // (whose workers form no group), and after leave(). In an elastic job there is one only inside
-  // fit() or elastic::run(): that of the view, which ends with it.
+  // fit() or elastic::run(): that of the view, which ends with it. Also InvalidInput where the
+  // flags ask for several replicas a process and strategy() was not called: a loop on this group
+  // has one.
   collective::Group& group() const;
   operator collective::Group&() const { return group(); }
   // This worker's place in an elastic job, for elastic::run(); null in any other job. Lives as long
@@ -65,7 +67,9 @@ class Context {
   std::shared_ptr<State> state_;
 };
 
-// Finds this process's role, joins the job, sets LibTorch's threads (StrategyFlags::threads). With
+// Finds this process's role and joins the job. LibTorch's threads stay as they are in a program
+// that is alone; a worker of several gets its share of the host's cores, unless --threads,
+// OMP_NUM_THREADS or MKL_NUM_THREADS say otherwise. With
 // no launcher and no environment the job has one worker; under mpirun, srun and torchrun the
 // processes meet by themselves (cluster::Session). Takes the flags of flags.h and a scheduler's
 // (--job_name ...) from the arguments. Throws InvalidInput (a bad flag by name and value; a

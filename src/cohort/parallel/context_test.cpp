@@ -7,49 +7,19 @@
 #include <thread>
 
 #include "cohort/base/error.h"
+#include "cohort/base/machine.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/cluster/store_server.h"
+#include "cohort/parallel/worker_threads_test.h"
 
 namespace cohort {
 namespace {
 
 using cluster::Environment;
+using Job = parallel::WorkerThreads;
 using parallel::Replica;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-class Job {
- public:
-  // Runs `body` for each of `workers` workers; returns what each threw ("" for nothing).
-  std::vector<std::string> run(int workers, const std::vector<std::string>& arguments,
-                               const std::function<void(Context&)>& body) {
-    std::vector<std::string> errors(static_cast<std::size_t>(workers));
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < workers; ++rank)
-      threads.emplace_back([&, rank] {
-        try {
-          Context context = init(environment(rank, workers), arguments);
-          body(context);
-          context.leave();
-        } catch (const std::exception& error) {
-          errors[static_cast<std::size_t>(rank)] = error.what();
-        }
-      });
-    threads.clear();
-    return errors;
-  }
-
-  Environment environment(int rank, int size) const {
-    return {
-        {"COHORT_RANK", std::to_string(rank)},         {"COHORT_SIZE", std::to_string(size)},
-        {"COHORT_LOCAL_RANK", std::to_string(rank)},   {"COHORT_LOCAL_SIZE", std::to_string(size)},
-        {"COHORT_STORE", to_string(store_.address())}, {"COHORT_JOB", "test"}};
-  }
-
- private:
-  cluster::StoreServer store_;
-};
 
 std::int64_t sum_of_ranks(const Replica& replica) {
   std::int64_t sum = replica.rank;
@@ -78,11 +48,35 @@ TEST(Context, AProgramWithoutLauncherIsAlone) {
   context.leave();
 }
 
-TEST(Context, LibTorchComputesWithOneThreadUnlessToldOtherwise) {
+TEST(Context, AloneLibTorchsThreadsAreTheProgramsOwn) {
+  at::set_num_threads(3);
+  Context context = init(Environment{}, {});
+  EXPECT_EQ(at::get_num_threads(), 3);
+  context.strategy()->run([](const Replica&) { EXPECT_EQ(at::get_num_threads(), 1); });
+  EXPECT_EQ(at::get_num_threads(), 3);
+  context.leave();
   init(Environment{}, {"--threads=2"}).leave();
   EXPECT_EQ(at::get_num_threads(), 2);
-  init(Environment{}, {}).leave();
-  EXPECT_EQ(at::get_num_threads(), 1);
+  at::set_num_threads(1);
+}
+
+TEST(Context, AWorkerOfSeveralHasItsShareOfTheCoresUnlessToldOtherwise) {
+  const int share = std::max(1, usable_cores() / 2);
+  at::set_num_threads(share + 5);
+  EXPECT_THAT(Job().run(2, {}, [&](Context&) { EXPECT_EQ(at::get_num_threads(), share); }),
+              ElementsAre("", ""));
+  EXPECT_THAT(Job().run(2, {"--threads=7"}, [](Context&) { EXPECT_EQ(at::get_num_threads(), 7); }),
+              ElementsAre("", ""));
+  at::set_num_threads(1);
+}
+
+TEST(Context, ALoopOnTheContextDoesNotIgnoreReplicas) {
+  Context context = init(Environment{}, {"--num_replicas=2"});
+  EXPECT_THAT(message_of<InvalidInput>([&] { context.group(); }),
+              AllOf(HasSubstr("2 replicas a worker were asked for"), HasSubstr("--num_replicas")));
+  context.strategy();
+  EXPECT_EQ(context.group().size(), 1);
+  context.leave();
 }
 
 TEST(Context, MirroredReplicasShareOneProcess) {

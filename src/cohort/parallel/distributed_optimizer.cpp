@@ -2,18 +2,48 @@
 
 #include <torch/csrc/autograd/engine.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 
+#include "cohort/base/crc32c.h"
 #include "cohort/base/error.h"
 #include "cohort/collective/work.h"
 #include "cohort/parallel/gradient_hooks.h"
+#include "cohort/parallel/named_call.h"
 #include "cohort/parallel/ops.h"
+#include "cohort/parallel/parameter_checksum.h"
 
 namespace cohort::parallel {
 
 namespace {
+
+constexpr std::chrono::minutes kStepTimeout{5};  // for the other ranks to come to the same point
+
+// By which a change of a gradient is noticed: LibTorch's own count, which misses what is done to
+// .data() (as clip_grad_norm_ does it), and some of its values.
+struct GradientMark {
+  std::int64_t version = -1;  // -1: no gradient
+  std::uint32_t checksum = 0;
+  bool operator==(const GradientMark&) const = default;
+};
+
+GradientMark mark_of(const torch::Tensor& gradient) {
+  constexpr std::size_t kPlaces = 16, kBytes = 64;
+  if (!gradient.defined()) return {};
+  GradientMark mark{.version = static_cast<std::int64_t>(gradient._version())};
+  if (!gradient.device().is_cpu() || gradient.layout() != torch::kStrided ||
+      !gradient.unsafeGetTensorImpl()->is_non_overlapping_and_dense())
+    return mark;
+  const auto* bytes = static_cast<const char*>(gradient.data_ptr());
+  const std::size_t size = gradient.nbytes();
+  for (std::size_t i = 0; i < kPlaces; ++i) {
+    const std::size_t at = size / kPlaces * i;
+    mark.checksum = crc32c(bytes + at, std::min(kBytes, size - at), mark.checksum);
+  }
+  return mark;
+}
 
 NamedTensors parameters_of(const torch::optim::Optimizer& optimizer, const NamedTensors& named) {
   std::unordered_map<const void*, std::string> names;
@@ -94,7 +124,7 @@ struct DistributedOptimizer::State {
   void watch(torch::Tensor& parameter) {
     hooks.emplace_back(parameter, parameter.register_hook([this](const torch::Tensor&) {
       const std::lock_guard lock(mutex);
-      if (!in_backward) begin_backward();
+      if (!in_backward && !paused) begin_backward();
     }));
     if (!options.sparse_as_dense) return;
     // A hook before the accumulation may not change the layout. This one comes after it, and
@@ -109,23 +139,34 @@ struct DistributedOptimizer::State {
   // Autograd is about to write the first gradient of a backward.
   void begin_backward() {
     const int allowed = options.backward_passes_per_step;
-    if (backwards == allowed)
+    if ((synchronized || backwards > 0) && gradients_were_dropped()) discard();
+    if (synchronized)
       throw InvalidInput(
           fmt::format("backward() was called {} times since the last step(), but "
                       "backward_passes_per_step is {}",
-                      backwards + 1, allowed),
-          {.advice = "Call step() after each backward(), or raise backward_passes_per_step."});
+                      allowed + 1, allowed),
+          {.advice = "Call step() after each backward(), raise backward_passes_per_step, or give "
+                     "the earlier gradients up with zero_grad()."});
     if (backwards == 0) {
       if (options.uneven_data) report_busy();
       begin_sum();
     }
     if (backwards + 1 == allowed) no_sync.reset();
     in_backward = true;
-    torch::autograd::Engine::get_default_engine().queue_callback([this] {
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { end_backward(); });
+  }
+
+  void end_backward() {
+    {
       const std::lock_guard lock(mutex);
       in_backward = false;
       ++backwards;
-    });
+    }
+    if (backwards == options.backward_passes_per_step)
+      named_call("backward() under a DistributedOptimizer",
+                 [this] { finish_sum(Deadline::after(kStepTimeout)); });
+    else
+      marks = marks_of_gradients();
   }
 
   void begin_sum() {
@@ -140,8 +181,35 @@ struct DistributedOptimizer::State {
     sync->finish(deadline);
     if (reported) reported->wait(deadline);
     reported.reset();
+    if (!std::exchange(compared, true)) expect_same_parameters(group, parameters);
     backwards = 0;
     synchronized = true;
+  }
+
+  void discard() {
+    // Ranks that have joined follow every sum with a step.
+    if (options.uneven_data && (synchronized || backwards > 0))
+      throw InvalidInput(
+          "with uneven_data gradients cannot be given up between backward() and step()",
+          {.advice = "Call step() after each backward()."});
+    if (backwards > 0) {
+      no_sync.reset();
+      sync->discard_shard();
+    }
+    backwards = 0;
+    synchronized = false;
+  }
+
+  // A module's own zero_grad() leaves undefined gradients behind.
+  bool gradients_were_dropped() const {
+    return std::none_of(parameters.begin(), parameters.end(),
+                        [](const auto& item) { return item.second.grad().defined(); });
+  }
+
+  std::vector<GradientMark> marks_of_gradients() const {
+    std::vector<GradientMark> result;
+    for (const auto& [name, parameter] : parameters) result.push_back(mark_of(parameter.grad()));
+    return result;
   }
 
   // With uneven_data every step begins, on every rank, by a count of the ranks that have data, and
@@ -169,7 +237,10 @@ struct DistributedOptimizer::State {
 
   std::mutex mutex;  // of what hooks change; devices have autograd threads of their own
   bool in_backward = false;
-  int backwards = 0;  // since the last sum
+  bool paused = false;
+  int backwards = 0;                // since the last sum
+  std::vector<GradientMark> marks;  // of .grad after the last backward, by parameter
+  bool compared = false;            // the ranks' parameters, once
   std::optional<GradientSync::NoSync> no_sync;
   std::optional<collective::Work> reported;  // that this rank has data, for the sum under way
   bool synchronized = false;                 // .grad holds the sum, which no step has used
@@ -185,20 +256,20 @@ DistributedOptimizer::~DistributedOptimizer() = default;
 torch::optim::Optimizer& DistributedOptimizer::optimizer() { return state_->optimizer; }
 
 void DistributedOptimizer::zero_grad() {
-  if (state_->backwards > 0)
-    throw InvalidInput(
-        "zero_grad() between backward() and step() would lose gradients that are "
-        "being averaged",
-        {.advice = "Call it before the first backward() of a step."});
+  state_->discard();
   state_->optimizer.zero_grad();
 }
 
+void DistributedOptimizer::discard() { state_->discard(); }
+
 void DistributedOptimizer::synchronize(Deadline deadline) {
+  if (state_->synchronized) return;
   if (state_->backwards == 0)
-    throw InvalidInput("synchronize() without a backward() since the last one",
+    throw InvalidInput("synchronize() without a backward() since the last step()",
                        {.advice = "Call loss.backward() first; where a rank has no data left, "
                                   "join()."});
-  state_->finish_sum(deadline);
+  named_call("DistributedOptimizer::synchronize() or step()",
+             [&] { state_->finish_sum(deadline); });
 }
 
 torch::Tensor DistributedOptimizer::step(torch::optim::Optimizer::LossClosure closure) {
@@ -213,6 +284,12 @@ torch::Tensor DistributedOptimizer::step(torch::optim::Optimizer::LossClosure cl
     if (state_->skips)
       throw InvalidInput("step() under skip_synchronize would use gradients of this rank alone",
                          {.advice = "Call synchronize() first."});
+    if (state_->marks != state_->marks_of_gradients())
+      throw InvalidInput(
+          fmt::format("gradients were changed after {} of {} backward passes, before they were "
+                      "averaged over the ranks",
+                      state_->backwards, state_->options.backward_passes_per_step),
+          {.advice = "Call synchronize() first, then change them, then step()."});
     synchronize();
   } else if (!state_->synchronized) {
     throw InvalidInput("step() without a backward() since the last step()",
@@ -227,7 +304,7 @@ void DistributedOptimizer::join(Deadline deadline) {
   if (!state_->options.uneven_data)
     throw InvalidInput("join() without the option uneven_data",
                        {.advice = "Set it on every rank when the optimizer is made."});
-  if (state_->backwards > 0)
+  if (state_->backwards > 0 || state_->synchronized)
     throw InvalidInput("join() between backward() and step()", {.advice = "Call step() first."});
   while (state_->count_busy(deadline) > 0) {
     state_->begin_sum();
@@ -240,5 +317,14 @@ void DistributedOptimizer::join(Deadline deadline) {
 DistributedOptimizer::SkipSynchronize::SkipSynchronize(DistributedOptimizer& optimizer)
     : optimizer_(optimizer), before_(std::exchange(optimizer.state_->skips, true)) {}
 DistributedOptimizer::SkipSynchronize::~SkipSynchronize() { optimizer_.state_->skips = before_; }
+
+DistributedOptimizer::Pause::Pause(DistributedOptimizer& optimizer)
+    : optimizer_(optimizer), before_(std::exchange(optimizer.state_->paused, true)) {
+  if (optimizer.state_->backwards == 0) return;
+  optimizer.state_->paused = before_;
+  throw InvalidInput("pause() between the backward passes of one step",
+                     {.advice = "Call step(), synchronize() or discard() first."});
+}
+DistributedOptimizer::Pause::~Pause() { optimizer_.state_->paused = before_; }
 
 }  // namespace cohort::parallel

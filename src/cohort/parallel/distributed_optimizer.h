@@ -30,18 +30,26 @@ struct DistributedOptimizerOptions {
 //   for (...) {
 //     optimizer.zero_grad();
 //     loss.backward();     // gradients are averaged over the ranks while it goes on
-//     optimizer.step();    // waits for the rest, then steps
+//     optimizer.step();
 //   }
 //
-// The first backward after a step begins a new sum: gradients of the step before are dropped then.
-// To change the averaged gradients before they are used (clipping), synchronize() first; step()
-// then only steps, with or without a SkipSynchronize.
+// Every .grad is the average over the ranks when the last backward() of a step returns, so that
+// what a loop does between backward() and step() (clipping, logging a norm) sees final values. The
+// first backward after a step begins a new sum: gradients of the step before are dropped then.
+//
+// Gradients that no step wants, such as those that a generator's loss leaves in the discriminator,
+// are given up by zero_grad(), by discard(), or by the module's own zero_grad(); pause() keeps them
+// from being averaged at all.
+//
+// The first sum compares a checksum of the parameters over the ranks: ranks that start with
+// different weights would never agree.
 //
 // Threads: confined to one. Ownership: `optimizer` and `group` must outlive it. Every rank makes
 // one for the same parameters, and steps as often as the others. Failure: InvalidInput for calls
-// out of turn (a step without a backward, more backwards than backward_passes_per_step, zero_grad
-// between backward and step), what GradientSync and the group throw. After an error of the latter
-// the object is only good to destroy.
+// out of turn (a step without a backward, more backwards than backward_passes_per_step), for
+// gradients that were changed before they were averaged, for ranks with different weights; what
+// GradientSync and the group throw, also out of backward(). After an error of the latter the object
+// is only good to destroy.
 class DistributedOptimizer {
  public:
   DistributedOptimizer(collective::Group& group, torch::optim::Optimizer& optimizer,
@@ -52,10 +60,15 @@ class DistributedOptimizer {
 
   torch::optim::Optimizer& optimizer();
 
+  // Drops the gradients of any backward since the last step, averaged or not.
   void zero_grad();
 
-  // Returns when every parameter's .grad is the average over the ranks. May come after fewer
-  // backwards than backward_passes_per_step: the rest of an epoch.
+  // Gives up any backward since the last step, as if it had not been; .grad stays as it is. Every
+  // rank must do it at the same point.
+  void discard();
+
+  // Returns when every parameter's .grad is the average over the ranks; does nothing where it is
+  // already. Needed after fewer backwards than backward_passes_per_step: the rest of an epoch.
   void synchronize(Deadline deadline = Deadline::after(std::chrono::minutes(5)));
 
   // synchronize(), unless that was done, then the optimizer's step. A closure's gradients are
@@ -75,6 +88,22 @@ class DistributedOptimizer {
     bool before_;
   };
   SkipSynchronize skip_synchronize() { return SkipSynchronize(*this); }
+
+  // While one lives, backward() is neither counted nor averaged: .grad then holds what this rank
+  // alone computed. For losses that pass through these parameters on the way to others. Not between
+  // the backwards of one step.
+  class Pause {
+   public:
+    explicit Pause(DistributedOptimizer& optimizer);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    DistributedOptimizer& optimizer_;
+    bool before_;
+  };
+  Pause pause() { return Pause(*this); }
 
   // With uneven_data: this rank has no more data. It goes on stepping with the others, adding zero
   // to their gradients, until all have joined; all ranks then have the same parameters. Averages

@@ -16,8 +16,9 @@ struct StrategyFlags {
   int num_gpus = 0;      // GPUs a worker, one replica each
   int num_replicas = 0;  // replicas a worker; 0: one a GPU, else one
   std::string device;    // cpu|cuda; empty: cuda when num_gpus > 0, else cpu
-  // Intra-op threads a replica. 0: one. LibTorch cuts sums by the number of threads, so results
-  // have the same bits only where this number is the same.
+  // Intra-op threads a replica. 0: one inside Strategy::run(), and so in a Trainer; for other code
+  // see init(). LibTorch cuts sums by the number of threads, so results have the same bits only
+  // where this number is the same.
   int threads = 0;
   parallel::ServerFlags servers;  // of parameter_server
 

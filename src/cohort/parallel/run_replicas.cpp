@@ -49,10 +49,23 @@ class FirstError {
   std::exception_ptr report_;
 };
 
+// Puts LibTorch's number of threads back: between two runs it is the program's own.
+class ThreadCount {
+ public:
+  ThreadCount() = default;
+  ~ThreadCount() { at::set_num_threads(before_); }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
 }  // namespace
 
 void run_replicas(const std::vector<Replica>& replicas, int threads,
                   const std::function<void(const Replica&)>& body) {
+  const ThreadCount as_before;
   FirstError first;
   const auto run_one = [&](const Replica& replica) {
     try {

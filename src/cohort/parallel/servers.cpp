@@ -1,5 +1,7 @@
 #include "cohort/parallel/servers.h"
 
+#include <utility>
+
 #include "cohort/base/error.h"
 
 namespace cohort::parallel {
@@ -13,6 +15,14 @@ int Servers::count() const {
 }
 
 std::string Servers::output() const { return world_->session->role().output; }
+
+void Servers::claim() {
+  if (std::exchange(claimed_, true))
+    throw InvalidInput(
+        "the parameter servers of this job hold the model of another Trainer already",
+        {.advice = "Use one Trainer a job with parameter_server (fit() may be called "
+                   "several times), or multi_worker_mirrored for several."});
+}
 
 ps::Client& Servers::client(Deadline deadline) {
   if (!client_) client_ = ps::Client::connect(options_, deadline);

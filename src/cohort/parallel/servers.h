@@ -28,6 +28,10 @@ class Servers {
   bool is_chief() const { return options_.chief; }
   std::string output() const;  // the job's folder, or empty
 
+  // The caller's model is the one that the servers hold. InvalidInput at the second call: servers
+  // hold one model a job.
+  void claim();
+
   // Connected at the first call.
   ps::Client& client(Deadline deadline);
 
@@ -46,6 +50,7 @@ class Servers {
   ServerFlags flags_;
   ps::ClientOptions options_;
   std::unique_ptr<ps::Client> client_;
+  bool claimed_ = false;
 };
 
 }  // namespace cohort::parallel

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
@@ -26,9 +27,11 @@ void AllReduceExchange::agree(const nlohmann::json& values) {
     auto other = nlohmann::json::parse(texts[rank]);
     for (const auto& [name, value] : first.items())
       if (value != other.at(name))
-        throw InvalidInput(fmt::format("{} is {} on replica 0 and {} on replica {}", name,
-                                       value.dump(), other.at(name).dump(), rank),
-                           {.advice = "Start all workers with the same options."});
+        throw InvalidInput(
+            fmt::format("{} is {} on replica 0 and {} on replica {}", name, value.dump(),
+                        other.at(name).dump(), rank),
+            {.advice = "Start all workers with the same options, and with the whole data "
+                       "set: a Trainer splits every batch itself."});
   }
 }
 
@@ -110,9 +113,12 @@ Sums AllReduceExchange::reduce_step(std::span<const Sums> mine) {
 void AllReduceExchange::apply_step() {
   buffers_->apply();
   const double scale = training_->loss_scale.scale();
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
   if (training_->loss_scale.unscale(parameters_)) {
-    if (training_->options.clip_norm > 0)
-      parallel::clip_gradients(parameters_, training_->options.clip_norm);
+    const double limit = training_->options.clip_norm;
+    if (limit > 0 || training_->options.log_gradient_norm)
+      gradient_norm_ = parallel::clip_gradients(parameters_, limit > 0 ? limit : kNoLimit);
     training_->optimizer.step();
     tables_->update(scale);
   } else {
@@ -145,12 +151,17 @@ Exchange::Agreed AllReduceExchange::follow(const Wishes& wishes) {
 }
 
 std::uint64_t AllReduceExchange::follow_change(const Wishes& wishes, std::uint64_t change) {
-  std::array<std::int64_t, 3> all{!wishes.stop.empty(), wishes.broadcast,
-                                  static_cast<std::int64_t>(change)};
+  constexpr std::int64_t kInterrupt = 1, kStop = 2;
+  const std::int64_t stop = wishes.stop.empty()                               ? 0
+                            : wishes.stop.starts_with(FitState::kInterrupted) ? kInterrupt
+                                                                              : kStop;
+  std::array<std::int64_t, 3> all{stop, wishes.broadcast, static_cast<std::int64_t>(change)};
   if (replica_.size > 1)
     replica_.group->all_reduce(std::span<std::int64_t>(all),
                                {.op = collective::ReduceOp::maximum, .deadline = deadline()});
-  agreed_ = {.stop = all[0] != 0, .broadcast = all[1] != 0 && replica_.size > 1};
+  agreed_ = {.stop = all[0] != 0,
+             .interrupted = all[0] == kInterrupt,
+             .broadcast = all[1] != 0 && replica_.size > 1};
   return static_cast<std::uint64_t>(all[2]);
 }
 

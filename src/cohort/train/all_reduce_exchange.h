@@ -28,6 +28,7 @@ class AllReduceExchange final : public Exchange {
               std::function<void(std::size_t bucket)> on_bucket);
   collective::ShardRange own_shards() const override;
   parallel::GradientSync& gradients() override { return *gradients_; }
+  double gradient_norm() const override { return gradient_norm_; }
   std::int64_t begin(std::int64_t step) override { return step; }
   void take_values_of_first() override;
   void take_buffers_of_first() override;
@@ -77,6 +78,7 @@ class AllReduceExchange final : public Exchange {
   std::vector<double> item_samples_;          // of the last add_up()
   Agreed agreed_;
   std::chrono::nanoseconds waited_{};
+  double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
 };
 
 }  // namespace cohort::train

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cohort/train/fit_state.h"
 
@@ -32,9 +36,9 @@ class Callback {
 
   virtual void on_train_begin(FitState&) {}
   virtual void on_epoch_begin(FitState&) {}
-  virtual void on_step_begin(FitState&) {}
-  virtual void on_step_end(FitState&) {}   // fit.logs: of this step
-  virtual void on_epoch_end(FitState&) {}  // fit.logs: of the epoch, validation included
+  virtual void on_step_begin(FitState&) {}  // what it asks for is heeded at the step's end
+  virtual void on_step_end(FitState&) {}    // fit.logs: of this step
+  virtual void on_epoch_end(FitState&) {}   // fit.logs: of the epoch, validation included
   virtual void on_train_end(FitState&) {}
   // In an elastic job workers came or went; fit.view and fit.view_reason say which and why. This
   // worker may have become the chief, or be it no longer. Must not call collectives.
@@ -42,11 +46,16 @@ class Callback {
   // fit() is leaving by an exception: give back what is held. Must not throw.
   virtual void on_failure(FitState&) noexcept {}
 
-  // What must survive a restart, as JSON under a name that no other callback of the list has; an
-  // empty name: nothing.
+  // What must survive a restart, as JSON under a name; an empty name: nothing. Callbacks of the
+  // same name are told apart by their order in the list.
   virtual std::string state_name() const { return {}; }
   virtual nlohmann::json save_state() const;
   virtual void load_state(const nlohmann::json&) {}
 };
+
+// The callbacks that have state, each with the name that it is saved under: "name", and for further
+// ones of that name "name#2", "name#3".
+std::vector<std::pair<std::string, Callback*>> with_state(
+    std::span<const std::shared_ptr<Callback>> callbacks);
 
 }  // namespace cohort::train

@@ -48,6 +48,7 @@ class ElasticExchange final : public Exchange {
   void begin_shard(int shard) override { inner_->begin_shard(shard); }
   void end_shard(double weight) override { inner_->end_shard(weight); }
   Sums finish_step(const StepPlace& place, std::span<const Sums> mine) override;
+  double gradient_norm() const override { return inner_->gradient_norm(); }
   Agreed follow(const Wishes& wishes) override;
   void settle() override {}
   parallel::TableImages bring_state_home() override { return {}; }

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -42,7 +43,7 @@ struct Training {
 
 // What the callbacks of a replica's process ask for.
 struct Wishes {
-  std::string stop;        // why training should end; empty: it should not
+  std::string stop;        // why training should end; empty: it should not (FitState::kInterrupted)
   bool broadcast = false;  // worker 0's values, everywhere
 };
 
@@ -99,9 +100,13 @@ class Exchange {
   // Whether a loss that is not finite is somebody else's business.
   virtual bool tolerates_not_finite() const { return false; }
 
+  // L2 norm of the last step's averaged gradient, before clipping; NaN where it was not measured.
+  virtual double gradient_norm() const { return std::numeric_limits<double>::quiet_NaN(); }
+
   // What all replicas do: end training, take_values_of_first().
   struct Agreed {
     bool stop = false;
+    bool interrupted = false;  // stop, and nobody asked for the end
     bool broadcast = false;
   };
   virtual Agreed follow(const Wishes& wishes) = 0;

@@ -18,15 +18,13 @@ constexpr int kMostFruitlessChanges = 9;
 
 nlohmann::json states_of(std::span<const std::shared_ptr<Callback>> callbacks) {
   nlohmann::json states = nlohmann::json::object();
-  for (const auto& callback : callbacks)
-    if (auto name = callback->state_name(); !name.empty()) states[name] = callback->save_state();
+  for (const auto& [name, callback] : with_state(callbacks)) states[name] = callback->save_state();
   return states;
 }
 
 void put_back(std::span<const std::shared_ptr<Callback>> callbacks, const nlohmann::json& states) {
-  for (const auto& callback : callbacks)
-    if (auto name = callback->state_name(); states.contains(name))
-      callback->load_state(states.at(name));
+  for (const auto& [name, callback] : with_state(callbacks))
+    if (states.contains(name)) callback->load_state(states.at(name));
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "cohort/train/fit_loop.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 #include "cohort/membership/fault_points.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/elastic_exchange.h"
@@ -48,6 +50,12 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
   view_.steps_per_epoch =
       options.steps_per_epoch > 0 ? options.steps_per_epoch : plan_.steps_per_epoch();
   go_to(steps_done);
+  if (options.fast_dev_run) view_.steps_per_epoch = position_.step_in_epoch + 1;
+  if (position_.step_in_epoch > view_.steps_per_epoch)
+    throw InvalidInput(
+        fmt::format("training stands after step {} of an epoch, but steps_per_epoch is {}",
+                    position_.step_in_epoch, view_.steps_per_epoch),
+        {.advice = "Go on with the steps_per_epoch that it was begun with."});
   view_.epochs = options.epochs;
   view_.max_steps = options.max_steps;
   view_.samples = data_->size();
@@ -62,7 +70,9 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, parallel::Strategy& strategy, DatasetP
     Checkpoint checkpoint = make_checkpoint(trainer_, position_, trainer_options_, callbacks_);
     if (const std::string job = view_.strategy().job(); !job.empty())
       checkpoint.state.extra[kJob] = job;
-    if (position_.stop || stopped_before_) checkpoint.state.extra[kStopReason] = view_.stop_reason_;
+    if ((position_.stop || stopped_before_) &&
+        !view_.stop_reason_.starts_with(FitState::kInterrupted))
+      checkpoint.state.extra[kStopReason] = view_.stop_reason_;
     return checkpoint;
   };
   if (elastic_)
@@ -144,13 +154,19 @@ void FitLoop::run_stage() {
     case Stage::train_begin:
       if (elastic_) elastic_->begin_ledger(position_.step);
       call(&Callback::on_train_begin);
-      position_.next = stopped_before_ || is_over() ? Stage::train_end : Stage::epoch_begin;
+      position_.next =
+          stopped_before_ || view_.stopping() || is_over() ? Stage::train_end : Stage::epoch_begin;
+      if (position_.next == Stage::train_end) say_nothing_is_left();
       return;
     case Stage::epoch_begin:
       return begin_epoch();
     case Stage::step:
       return run_step();
     case Stage::step_end:
+      if (validation_is_due()) {
+        trainer_.exchange().take_buffers_of_first();
+        view_.logs.merge(validate());
+      }
       call(&Callback::on_step_end);
       catch_up();
       position_.next = after_step();
@@ -164,9 +180,27 @@ void FitLoop::run_stage() {
   }
 }
 
+// Not at the end of an epoch, which validates anyway.
+bool FitLoop::validation_is_due() const {
+  return options_.validate_every > 0 && position_.step % options_.validate_every == 0 &&
+         position_.step_in_epoch < view_.steps_per_epoch && trainer_.exchange().validates();
+}
+
 bool FitLoop::is_over() const {
   return position_.stop || position_.epoch >= options_.epochs ||
          (options_.max_steps > 0 && position_.step >= options_.max_steps);
+}
+
+void FitLoop::say_nothing_is_left() const {
+  if (!trainer_.replica().is_first() || options_.epochs == 0) return;
+  const std::string why = view_.stopping()
+                              ? fmt::format("training was stopped: {}", view_.stop_reason())
+                          : position_.epoch >= options_.epochs
+                              ? fmt::format("{} of {} epochs are done; raise epochs to go on",
+                                            position_.epoch, options_.epochs)
+                              : fmt::format("{} of {} steps are done; raise max_steps to go on",
+                                            position_.step, options_.max_steps);
+  log::info("nothing left to do at step {}: {}", position_.step, why);
 }
 
 Stage FitLoop::after_step() const {
@@ -236,6 +270,7 @@ void FitLoop::run_step() {
       .samples = batch.size(),
       .own_samples =
           plan_.positions(position_.step_in_epoch, {own.first, own.first + own.count}).size()};
+  for (const auto& callback : callbacks_) callback->on_step_begin(view_);
   Loader& batches = loader();
   Sums sums = trainer_.step(place, [&] {
     membership::FaultPoints::of_this_process().reach("load", place.step);
@@ -256,6 +291,9 @@ void FitLoop::update_view(const Sums& sums) {
   view_.step = position_.step;
   view_.step_in_epoch = position_.step_in_epoch;
   view_.logs = sums.logs(trainer_options_.metrics);
+  if (trainer_options_.log_gradient_norm)
+    if (const double norm = trainer_.exchange().gradient_norm(); std::isfinite(norm))
+      view_.logs["grad_norm"] = norm;
   view_.running = position_.sums.logs(trainer_options_.metrics);
   view_.elapsed = now - begun_;
   view_.samples_per_second =
@@ -312,7 +350,11 @@ void FitLoop::call(void (Callback::*event)(FitState&)) {
   const auto agreed = trainer_.exchange().follow(
       {.stop = view_.stop_reason_, .broadcast = std::exchange(view_.broadcast_, false)});
   position_.stop = agreed.stop;
-  if (agreed.stop) view_.stop("another worker asked for it");  // unless this one has a reason
+  constexpr const char* kElsewhere = "another worker asked for it";  // unless this one has a reason
+  if (agreed.interrupted)
+    view_.interrupt(kElsewhere);
+  else if (agreed.stop)
+    view_.stop(kElsewhere);
   if (replica.local != 0) trainer_.learning_rate().apply(control_.learning_rate);
   if (agreed.broadcast) trainer_.exchange().take_values_of_first();
 }

@@ -88,6 +88,8 @@ class FitLoop {
   void show_replica();
   void show_position();
   bool is_over() const;
+  bool validation_is_due() const;
+  void say_nothing_is_left() const;
   std::unique_ptr<collective::Group> form_workers_group(const parallel::Strategy& strategy) const;
   Loader& loader();
   std::unique_ptr<Loader> load_epoch() const;

@@ -8,6 +8,8 @@ void FitState::stop(const std::string& why) {
   if (stop_reason_.empty()) stop_reason_ = why.empty() ? "a callback asked for it" : why;
 }
 
+void FitState::interrupt(const std::string& why) { stop(std::string(kInterrupted) + why); }
+
 Checkpoint FitState::checkpoint() const { return make_checkpoint_(); }
 
 }  // namespace cohort::train

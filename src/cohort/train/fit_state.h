@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "cohort/parallel/gradient_sync.h"
 #include "cohort/parallel/strategy.h"
@@ -21,6 +22,9 @@ struct Checkpoint;
 // it; confined to the thread that calls the callbacks.
 class FitState {
  public:
+  // What the reason of an interruption begins with.
+  static constexpr std::string_view kInterrupted = "interrupted: ";
+
   // Where training stands. Epochs count from 0, the steps are those done.
   std::int64_t epoch = 0;
   std::int64_t epochs = 0;
@@ -75,6 +79,8 @@ class FitState {
   // Ends training after this event, on every worker (with parameter servers after one step more).
   // The first reason counts.
   void stop(const std::string& why);
+  // The same, for a training that is not at its end: one that is resumed goes on.
+  void interrupt(const std::string& why);
   bool stopping() const { return !stop_reason_.empty(); }
   const std::string& stop_reason() const { return stop_reason_; }
   // Gives every replica worker 0's parameters, buffers and optimizer state, after this event.

@@ -29,14 +29,15 @@ struct TrainerOptions {
   // False gives up the same bits for the last percent: one shard a replica, random numbers from
   // LibTorch's own generators, batch-norm statistics of replica 0.
   bool deterministic = true;
-  int accumulate = 1;    // micro-batches a shard is worked through in, to save memory
-  double clip_norm = 0;  // greatest L2 norm of the averaged gradient; 0: any
+  int accumulate = 1;              // micro-batches a shard is worked through in, to save memory
+  double clip_norm = 0;            // greatest L2 norm of the averaged gradient; 0: any
+  bool log_gradient_norm = false;  // before clipping, as "grad_norm" in a step's logs
   Precision precision = Precision::f32;
   parallel::Compression compression = parallel::Compression::none;
-  parallel::BucketReducer reducer;     // replaces the built-in sum of gradients
-  std::size_t bucket_bytes = 8 << 20;  // gradients that travel together
-  bool allow_unused = false;           // parameters that a step does not reach
-  std::vector<Metric> metrics = {};    // beside the loss
+  parallel::BucketReducer reducer = {};  // replaces the built-in sum of gradients
+  std::size_t bucket_bytes = 8 << 20;    // gradients that travel together
+  bool allow_unused = false;             // parameters that a step does not reach
+  std::vector<Metric> metrics = {};      // beside the loss
   std::chrono::milliseconds step_timeout = std::chrono::minutes(5);  // for any one exchange
 };
 
@@ -47,6 +48,9 @@ struct FitOptions {
   bool shuffle = true;
   std::shared_ptr<const Dataset> validation = {};
   std::int64_t validation_batch_size = 0;  // 0: batch_size
+  // Validates after every so many steps besides; the step's logs have the result. 0: at the end of
+  // an epoch alone.
+  std::int64_t validate_every = 0;
   std::vector<std::shared_ptr<Callback>> callbacks = {};
   bool progress = true;       // a living line and a summary, on the chief's screen
   bool fast_dev_run = false;  // one step, one batch of validation, nothing written: does it work?

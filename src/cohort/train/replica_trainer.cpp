@@ -9,9 +9,14 @@
 #include "cohort/base/error.h"
 #include "cohort/membership/fault_points.h"
 #include "cohort/parallel/random_scope.h"
+#include "cohort/train/checkpoint/safetensors_layout.h"
+#include "cohort/train/checks.h"
 
 namespace cohort::train {
 namespace {
+
+// How far a metric of a batch may be from that of its two halves: reduced precision rounds.
+constexpr double kSumTolerance = 0.05;
 
 // Part `i` of `parts` of `all` items: [first, first + count). Sizes differ by at most one.
 std::pair<std::int64_t, std::int64_t> share(std::int64_t all, std::int64_t i, std::int64_t parts) {
@@ -28,7 +33,7 @@ Batch batch_in_order(const Dataset& data, std::int64_t batch_size, std::int64_t 
   std::vector<std::int64_t> indices(
       static_cast<std::size_t>(std::min(batch_size, data.size() - i * batch_size)));
   std::iota(indices.begin(), indices.end(), i * batch_size);
-  return data.get(indices, {});
+  return get_rows(data, indices, {});
 }
 
 Batch to(const Batch& batch, torch::Device device) {
@@ -50,7 +55,8 @@ ReplicaTrainer::ReplicaTrainer(const parallel::Replica& replica, Exchange& excha
       shards_(options.virtual_shards > 0 && options.deterministic ? options.virtual_shards
                                                                   : replica.size),
       rate_(*optimizer_),
-      loss_scale_(options.precision) {
+      loss_scale_(options.precision),
+      metric_is_sum_(options.metrics.size()) {
   if (options.deterministic && replica.device.is_cuda()) {
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setBenchmarkCuDNN(false);
@@ -104,6 +110,7 @@ Sums ReplicaTrainer::run_micro_batch(const StepPlace& place, const Batch& batch)
     output = model_.forward(batch.data);
     loss = loss_(output, batch.target);
   }
+  check_loss(loss);
   // Weighted by its samples, so that the sum over all micro-batches is the mean over the step's.
   double weight = static_cast<double>(batch.size()) / static_cast<double>(place.samples);
   faults.reach("backward", place.step);
@@ -118,8 +125,33 @@ Sums ReplicaTrainer::measure(const torch::Tensor& output, const torch::Tensor& t
   sums.samples = static_cast<double>(target.size(0));
   sums.values[0] = loss.item<double>() * sums.samples;
   for (std::size_t i = 0; i < options_.metrics.size(); ++i)
-    sums.values[i + 1] = options_.metrics[i].sum(output, target).item<double>();
+    sums.values[i + 1] = measure(i, output, target);
   return sums;
+}
+
+double ReplicaTrainer::measure(std::size_t metric, const torch::Tensor& output,
+                               const torch::Tensor& target) {
+  const auto sum_of = [&](const torch::Tensor& out, const torch::Tensor& wanted) {
+    const torch::Tensor sum = options_.metrics[metric].sum(out, wanted);
+    if (sum.numel() == 1) return sum.item<double>();
+    throw InvalidInput(fmt::format("metric '{}' gave a tensor of shape {}, not one number",
+                                   options_.metrics[metric].name, shape_text(sum.sizes().vec())),
+                       {.advice = "Return the sum over the samples of the batch."});
+  };
+  const double whole = sum_of(output, target);
+  const std::int64_t samples = target.size(0), half = samples / 2;
+  if (metric_is_sum_[metric] || whole == 0 || half == 0 || output.size(0) != samples) return whole;
+  const double parts = sum_of(output.slice(0, 0, half), target.slice(0, 0, half)) +
+                       sum_of(output.slice(0, half), target.slice(0, half));
+  if (std::abs(whole - parts) > kSumTolerance * std::max(std::abs(whole), std::abs(parts)))
+    throw InvalidInput(
+        fmt::format("metric '{}' is no sum over samples: {} samples give {:.6g}, their two halves "
+                    "{:.6g} together",
+                    options_.metrics[metric].name, samples, whole, parts),
+        {.advice = "Return the sum over the samples of the batch, not their mean; the Trainer "
+                   "divides by their number."});
+  metric_is_sum_[metric] = true;
+  return whole;
 }
 
 void ReplicaTrainer::check_finite(const StepPlace& place, const Sums& sums) const {
@@ -140,7 +172,9 @@ Sums ReplicaTrainer::evaluate(const Dataset& data, std::int64_t batch_size, std:
   for (std::int64_t i = own.begin; i < own.end; ++i) {
     Batch batch = to(batch_in_order(data, batch_size, i), replica_.device);
     torch::Tensor output = forward(batch.data);
-    mine.push_back(measure(output, batch.target, loss_(output, batch.target)));
+    const torch::Tensor loss = loss_(output, batch.target);
+    check_loss(loss);
+    mine.push_back(measure(output, batch.target, loss));
   }
   return exchange_.add_up(mine, own.begin, batches);
 }

@@ -54,6 +54,8 @@ class ReplicaTrainer {
   Sums run_micro_batch(const StepPlace& place, const Batch& batch);
   torch::Tensor forward(const torch::Tensor& input) const;
   Sums measure(const torch::Tensor& output, const torch::Tensor& target, const torch::Tensor& loss);
+  // The metric's sum over a batch; refused where it is found to be something else.
+  double measure(std::size_t metric, const torch::Tensor& output, const torch::Tensor& target);
   void check_finite(const StepPlace& place, const Sums& sums) const;
 
   parallel::Replica replica_;
@@ -66,6 +68,7 @@ class ReplicaTrainer {
   int shards_;
   LearningRate rate_;
   LossScale loss_scale_;
+  std::vector<char> metric_is_sum_;  // seen to be one
 };
 
 }  // namespace cohort::train

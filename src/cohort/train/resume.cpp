@@ -7,6 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
+#include "cohort/train/checks.h"
 
 namespace cohort::train {
 namespace {
@@ -28,19 +29,6 @@ nlohmann::json values_of(const TrainerOptions& trainer) {
           {"bucket_bytes", trainer.bucket_bytes},
           {"allow_unused", trainer.allow_unused},
           {"metrics", trainer.metrics.size()}};
-}
-
-// The same, and what fit() was asked for.
-nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit) {
-  nlohmann::json values = values_of(trainer);
-  values.update({{"epochs", fit.epochs},
-                 {"steps_per_epoch", fit.steps_per_epoch},
-                 {"max_steps", fit.max_steps},
-                 {"shuffle", fit.shuffle},
-                 {"validation", fit.validation ? fit.validation->size() : 0},
-                 {"validation_batch_size", fit.validation_batch_size},
-                 {"fast_dev_run", fit.fast_dev_run}});
-  return values;
 }
 
 void expect_same(const char* what, std::uint64_t saved, std::uint64_t asked) {
@@ -75,14 +63,35 @@ std::optional<Checkpoint> load_own(const ResumeSources& sources) {
 
 std::optional<Checkpoint> load_asked(const std::string& path) {
   if (path.empty()) return std::nullopt;
-  return std::filesystem::is_regular_file(path) ? std::optional(load_checkpoint(path))
-                                                : load_latest(path);
+  const std::filesystem::path asked(path);
+  if (asked.extension() == ".json" || std::filesystem::is_regular_file(asked))
+    return load_checkpoint(asked);
+  if (asked.extension() == ".safetensors")
+    throw InvalidInput(fmt::format("resume is {}, which is no checkpoint", path),
+                       {.advice = "Give the step-*.json beside it or the folder; "
+                                  "cohort::load_weights() takes weights alone."});
+  return load_latest(asked);
 }
 
 }  // namespace
 
-void agree_on_options(Exchange& exchange, const TrainerOptions& trainer, const FitOptions& fit) {
-  exchange.agree(agreed_values(trainer, fit));
+nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit,
+                             const Dataset& data) {
+  nlohmann::json values = values_of(trainer);
+  const auto identity = [&](const Dataset& set) {
+    return identity_of(set, trainer.seed, trainer.deterministic);
+  };
+  values.update({{"epochs", fit.epochs},
+                 {"steps_per_epoch", fit.steps_per_epoch},
+                 {"max_steps", fit.max_steps},
+                 {"shuffle", fit.shuffle},
+                 {"resume", fit.resume.empty() ? "not set" : "set"},
+                 {"training data", identity(data)},
+                 {"validation data", fit.validation ? identity(*fit.validation) : nullptr},
+                 {"validation_batch_size", fit.validation_batch_size},
+                 {"validate_every", fit.validate_every},
+                 {"fast_dev_run", fit.fast_dev_run}});
+  return values;
 }
 
 ResumePoint ResumePoint::find(Exchange& exchange, int replicas, const ResumeSources& sources,
@@ -153,9 +162,8 @@ Position restore_state(ReplicaTrainer& trainer, const TrainingState& state,
   trainer.learning_rate().set_base(extra.at("base_learning_rate").get<double>());
   trainer.loss_scale().restore(extra.at("loss_scale").get<double>(),
                                extra.at("good_steps").get<int>());
-  for (const auto& callback : callbacks)
-    if (auto name = callback->state_name(); !name.empty() && state.callbacks.contains(name))
-      callback->load_state(state.callbacks.at(name));
+  for (const auto& [name, callback] : with_state(callbacks))
+    if (state.callbacks.contains(name)) callback->load_state(state.callbacks.at(name));
   return {.epoch = state.epoch,
           .step_in_epoch = state.steps_in_epoch,
           .step = state.step,
@@ -180,9 +188,8 @@ Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
                                 {"epoch_sums", save(position.sums)}}};
   const nlohmann::json values = values_of(options);
   for (const auto& [name, value] : values.items()) checkpoint.state.config[name] = value.dump();
-  for (const auto& callback : callbacks)
-    if (auto name = callback->state_name(); !name.empty())
-      checkpoint.state.callbacks[name] = callback->save_state();
+  for (const auto& [name, callback] : with_state(callbacks))
+    checkpoint.state.callbacks[name] = callback->save_state();
   add_module(checkpoint, kModel, trainer.model().module());
   add_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
                 ParameterNames(trainer.model().module()));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,9 +15,9 @@
 // How fit() begins: do all workers want the same, and where does training stand?
 namespace cohort::train {
 
-// Collective. InvalidInput on every replica, with both sides' values, when options that must be the
-// same on all workers are not.
-void agree_on_options(Exchange& exchange, const TrainerOptions& trainer, const FitOptions& fit);
+// What must be the same on all workers, by name, for Exchange::agree(): options and data.
+nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit,
+                             const Dataset& data);
 
 // In a checkpoint's `extra`: the job that made it, and why training was stopped there.
 inline constexpr const char* kJob = "job";

@@ -23,8 +23,12 @@ using Clock = std::chrono::steady_clock;
 
 void check(const TrainerOptions& options) {
   if (options.clip_norm > 0)
-    refuse_with_servers(fmt::format("clip_norm {}", options.clip_norm),
-           "Servers see one slice of the gradient each: use multi_worker_mirrored to clip.");
+    refuse_with_servers(
+        fmt::format("clip_norm {}", options.clip_norm),
+        "Servers see one slice of the gradient each: use multi_worker_mirrored to clip.");
+  if (options.log_gradient_norm)
+    refuse_with_servers("log_gradient_norm",
+                        "Servers see one slice of the gradient each: use multi_worker_mirrored.");
   if (options.precision == Precision::f16)
     refuse_with_servers("precision f16, whose loss is scaled,", "Use bf16 or f32.");
   if (options.reducer)
@@ -50,7 +54,8 @@ void ServerExchange::agree(const nlohmann::json& values) {
 
 std::string ServerExchange::text_of_first(const std::function<std::string()>& make) {
   if (begun_)
-    refuse_with_servers("resuming a checkpoint after training has begun", "Resume in the first fit().");
+    refuse_with_servers("resuming a checkpoint after training has begun",
+                        "Resume in the first fit().");
   if (servers_.flags().dry_run) return {};
   if (!replica_.is_first()) return servers_.read_note("start", deadline());
   // A chief that was started anew finds its servers in the middle of the training.
@@ -62,6 +67,7 @@ std::string ServerExchange::text_of_first(const std::function<std::string()>& ma
 
 void ServerExchange::attach(const Training& training) {
   check(training.options);
+  servers_.claim();
   training_.emplace(training);
   total_ = Sums(training.options.metrics.size());
   const collective::ShardRange own =
@@ -225,7 +231,9 @@ bool ServerExchange::tolerates_not_finite() const {
 
 Exchange::Agreed ServerExchange::follow(const Wishes& wishes) {
   wish_ = wishes.stop;
-  return {.stop = !stop_.empty(), .broadcast = false};
+  return {.stop = !stop_.empty(),
+          .interrupted = stop_.starts_with(FitState::kInterrupted),
+          .broadcast = false};
 }
 
 void ServerExchange::settle() {

@@ -178,5 +178,19 @@ TEST(ServerExchange, RefusesByNameWhatServersCannotDo) {
   });
 }
 
+TEST(ServerExchange, ASecondTrainerIsRefused) {
+  run_job(1, 1, {}, [&](Context& context, int) {
+    PlainNet net, other;
+    Trainer trainer(context.strategy(), net, plain(net), cross_entropy, kOptions);
+    FitResult result = trainer.fit(small_images(50, false), {.progress = false});
+    Trainer second(context.strategy(), other, plain(other), cross_entropy, kOptions);
+    EXPECT_THAT(
+        message_of<InvalidInput>([&] { second.fit(small_images(50, false), {.progress = false}); }),
+        HasSubstr("hold the model of another Trainer already"));
+    context.leave();
+    return result;
+  });
+}
+
 }  // namespace
 }  // namespace cohort::train

@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "cohort/base/error.h"
+#include "cohort/parallel/named_call.h"
 #include "cohort/train/callbacks/horovod.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/callbacks/progress.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/checkpoint/optimizer_clone.h"
+#include "cohort/train/checks.h"
 #include "cohort/train/elastic_exchange.h"
 #include "cohort/train/fit_loop.h"
 #include "cohort/train/replica_trainer.h"
@@ -26,43 +30,18 @@ void expect(bool good, const std::string& what, const std::string& advice) {
   if (!good) throw InvalidInput(what, {.advice = advice});
 }
 
-void check(const TrainerOptions& options, const parallel::Strategy& strategy) {
-  expect(options.batch_size >= 1,
-         fmt::format("a batch of {} samples cannot be", options.batch_size),
-         "Give a batch_size from 1 on.");
-  expect(options.accumulate >= 1, fmt::format("{} micro-batches cannot be", options.accumulate),
-         "Give an accumulate from 1 on.");
-  expect(options.clip_norm >= 0, fmt::format("a clip_norm of {} cannot be", options.clip_norm),
-         "Give a positive number, or 0 for none.");
-  expect(options.virtual_shards == 0 || options.virtual_shards >= strategy.replicas(),
-         fmt::format("{} virtual shards are too few for {} replicas", options.virtual_shards,
-                     strategy.replicas()),
-         "Give at least one a replica, or 0.");
-  int shards = std::max(options.virtual_shards, strategy.shards());
-  expect(options.batch_size >= shards,
-         fmt::format("a batch of {} samples cannot be split into {} shards", options.batch_size,
-                     shards),
-         "Give a larger batch_size (it is that of all workers together), or fewer shards.");
-}
-
-void check(const FitOptions& options, const Dataset& data, std::int64_t batch_size) {
-  expect(data.size() > 0, "there are no samples to train on", "Look at the data set.");
-  expect(options.epochs >= 0, fmt::format("{} epochs cannot be", options.epochs),
-         "Give 0 or more.");
-  std::int64_t most = (data.size() + batch_size - 1) / batch_size;
-  expect(options.steps_per_epoch >= 0 && options.steps_per_epoch <= most,
-         fmt::format("{} steps an epoch cannot be: {} samples in batches of {} are {} steps",
-                     options.steps_per_epoch, data.size(), batch_size, most),
-         "Give no more than that, or 0 for all.");
-  expect(options.max_steps >= 0, fmt::format("max_steps {} cannot be", options.max_steps),
-         "Give a positive number, or 0 for no limit.");
-}
-
 // As fit() calls them: what it adds itself, then by stage.
 std::vector<std::shared_ptr<Callback>> in_order(const FitOptions& options) {
   auto callbacks = options.callbacks;
-  for (const auto& callback : callbacks)
+  std::set<std::filesystem::path> folders;
+  for (const auto& callback : callbacks) {
     expect(callback != nullptr, "a callback of the list is null", "Take it out.");
+    if (const auto* checkpoints = dynamic_cast<const ModelCheckpoint*>(callback.get()))
+      expect(folders.insert(std::filesystem::absolute(checkpoints->folder()).lexically_normal())
+                 .second,
+             fmt::format("two ModelCheckpoints write to {}", checkpoints->folder().string()),
+             "Give each a folder of its own.");
+  }
   auto add_missing = [&]<typename C>(std::shared_ptr<C> callback) {
     if (std::none_of(callbacks.begin(), callbacks.end(),
                      [](const auto& other) { return dynamic_cast<C*>(other.get()) != nullptr; }))
@@ -100,11 +79,24 @@ struct Trainer::State {
   MakeOptimizer make_optimizer;  // or nothing
   Loss loss;
   TrainerOptions options;
+  int threads = 1;  // that LibTorch has outside of run()
   // By local index, made by the first run.
   std::vector<std::unique_ptr<Exchange>> exchanges;
   std::vector<std::unique_ptr<ReplicaTrainer>> replicas;
   Position position;
   std::mutex making;
+
+  // On every local replica. The strategy computes with a fixed number of threads, for the same
+  // bits; a training that gives them up takes what the program has.
+  void run(const char* call, const std::function<void(const parallel::Replica&)>& body) {
+    parallel::named_call(call, [&] {
+      strategy->run([&](const parallel::Replica& replica) {
+        if (!options.deterministic)
+          at::set_num_threads(std::max(1, threads / strategy->local_replicas()));
+        body(replica);
+      });
+    });
+  }
 
   Exchange& exchange_of(const parallel::Replica& replica) {
     auto& exchange = exchanges[static_cast<std::size_t>(replica.local)];
@@ -164,6 +156,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
                        .make_optimizer = {},
                        .loss = std::move(loss),
                        .options = std::move(options),
+                       .threads = at::get_num_threads(),
                        .exchanges = {},
                        .replicas = {},
                        .position = {},
@@ -172,6 +165,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
   expect(state_->optimizer != nullptr, "there is no optimizer",
          "Give one over the model's parameters.");
   check(state_->options, *state_->strategy);
+  check_optimizer(*state_->optimizer, state_->model.module());
   state_->exchanges.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
   state_->replicas.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
   state_->position.sums = Sums(state_->options.metrics.size());
@@ -188,15 +182,16 @@ Trainer::~Trainer() = default;
 
 FitResult Trainer::fit(std::shared_ptr<const Dataset> data, FitOptions options) {
   State& state = *state_;
-  expect(data != nullptr, "there is no data to train on", "Give a data set.");
+  expect_samples(data.get(), "the data set of fit()");
   check(options, *data, state.options.batch_size);
   if (options.fast_dev_run) options = one_step_of(std::move(options), state.position.step);
   auto callbacks = in_order(options);
+  const nlohmann::json agreed = agreed_values(state.options, options, *data);
   FitControl control;
   FitResult result;
-  state.strategy->run([&](const parallel::Replica& replica) {
+  state.run("fit()", [&](const parallel::Replica& replica) {
     Exchange& exchange = state.exchange_of(replica);
-    agree_on_options(exchange, state.options, options);
+    exchange.agree(agreed);
     auto own_callbacks = replica.local == 0 ? std::span<const std::shared_ptr<Callback>>(callbacks)
                                             : std::span<const std::shared_ptr<Callback>>();
     if (ElasticExchange* elastic = exchange.elastic())
@@ -286,8 +281,9 @@ FitResult Trainer::State::fit_elastic(ElasticExchange& exchange, const DatasetPt
 
 Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
   State& state = *state_;
+  expect_samples(data.get(), "the data set of evaluate()");
   Logs logs;
-  state.strategy->run([&](const parallel::Replica& replica) {
+  state.run("evaluate()", [&](const parallel::Replica& replica) {
     ReplicaTrainer& part = state.part_of(replica, state.default_shards());
     part.exchange().refresh();
     Sums sums = part.evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
@@ -298,8 +294,9 @@ Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_s
 
 torch::Tensor Trainer::predict(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
   State& state = *state_;
+  expect_samples(data.get(), "the data set of predict()");
   torch::Tensor outputs;
-  state.strategy->run([&](const parallel::Replica& replica) {
+  state.run("predict()", [&](const parallel::Replica& replica) {
     ReplicaTrainer& part = state.part_of(replica, state.default_shards());
     part.exchange().refresh();
     auto mine = part.predict(*data, batch_size > 0 ? batch_size : state.options.batch_size);

@@ -10,6 +10,9 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/scratch_folder_test.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
+#include "cohort/train/checkpoint/checkpoint.h"
+#include "cohort/train/checkpoint/load_weights.h"
+#include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/training_fixture_test.h"
 
 namespace cohort::train {
@@ -164,7 +167,7 @@ TEST(Trainer, FastDevRunMakesOneStepAndWritesNothing) {
 
 TEST(Trainer, RefusesOptionsThatCannotBe) {
   EXPECT_THAT(message_of<InvalidInput>([] { train(1, {.batch_size = 0}, {}); }),
-              HasSubstr("a batch of 0 samples"));
+              HasSubstr("batch_size must be at least 1, got 0"));
   EXPECT_THAT(
       message_of<InvalidInput>([] { train(3, {.batch_size = 8, .virtual_shards = 2}, {}); }),
       HasSubstr("2 virtual shards are too few for 3 replicas"));
@@ -219,6 +222,97 @@ TEST(Trainer, LearnsWithoutDeterminismToo) {
   double best = outcome.fit.history.front().at("loss");
   for (const Logs& epoch : outcome.fit.history) best = std::min(best, epoch.at("loss"));
   EXPECT_LT(best, 0.8 * outcome.fit.history.front().at("loss"));
+}
+
+TEST(Trainer, FrozenLayersStayFrozenInEveryReplica) {
+  const auto train_head = [](int replicas) {
+    auto context = job_of(replicas);
+    torch::manual_seed(3);
+    SmallNet net;
+    for (auto& parameter : net->conv->parameters()) parameter.set_requires_grad(false);
+    const torch::Tensor before = net->conv->weight.detach().clone();
+    Trainer trainer(context.strategy(), net, sgd(net), cross_entropy,
+                    {.batch_size = 16, .virtual_shards = 4});
+    auto result = trainer.fit(small_images(40), {.progress = false});
+    EXPECT_TRUE(torch::equal(net->conv->weight, before));
+    context.leave();
+    return result.weights;
+  };
+  EXPECT_EQ(train_head(2), train_head(1));
+}
+
+TEST(Trainer, ValidatesEveryFewStepsAndLogsTheGradientsNorm) {
+  struct Note : Callback {
+    void on_step_end(FitState& fit) override {
+      EXPECT_GT(fit.logs.at("grad_norm"), 0);
+      if (fit.logs.contains("val_loss")) steps.push_back(fit.step);
+    }
+    std::vector<std::int64_t> steps;
+  };
+  auto note = std::make_shared<Note>();
+  TrainerOptions options{.batch_size = 10, .virtual_shards = 2};
+  auto plain = train(1, options, {.epochs = 2});
+  options.log_gradient_norm = true;
+  auto noted = train(2, options,
+                     {.epochs = 2,
+                      .validation = small_images(12, false),
+                      .validate_every = 2,
+                      .callbacks = {note}});
+  EXPECT_EQ(noted.fit.weights, plain.fit.weights);
+  EXPECT_THAT(note->steps, ::testing::ElementsAre(2, 4, 6, 8));
+  EXPECT_TRUE(noted.fit.history.back().contains("val_loss"));
+}
+
+TEST(Trainer, WeightsAloneMakeAWarmStart) {
+  ScratchFolder folder;
+  auto trained = train(1, {.batch_size = 10},
+                       {.callbacks = {std::make_shared<ModelCheckpoint>(folder.path())}});
+  SmallNet net;
+  EXPECT_THAT(load_weights(*net, folder.path()), ::testing::IsEmpty());
+  EXPECT_EQ(fingerprint(*net), trained.fit.weights);
+  const auto file = find_latest(folder.path()).value().replace_extension(".safetensors");
+  SmallNet again;
+  load_weights(*again, file);
+  EXPECT_EQ(fingerprint(*again), trained.fit.weights);
+
+  struct OtherHead : torch::nn::Module {
+    OtherHead() {
+      register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)));
+      register_module("head", torch::nn::Linear(64, 5));
+    }
+  } other;
+  EXPECT_THAT(message_of<InvalidInput>([&] { load_weights(other, folder.path()); }),
+              HasSubstr("'head.weight' is"));
+  EXPECT_THAT(load_weights(other, folder.path(), {.strict = false}),
+              ::testing::IsSupersetOf({"head.weight", "head.bias", "norm.weight"}));
+  EXPECT_TRUE(torch::equal(other.named_parameters()["conv.weight"], net->conv->weight));
+  EXPECT_THROW(load_weights(*net, folder.path() / "none.safetensors"), Error);
+  torch::nn::Linear nothing(2, 2);
+  EXPECT_THAT(
+      message_of<InvalidInput>([&] { load_weights(*nothing, folder.path(), {.strict = false}); }),
+      HasSubstr("nothing in"));
+}
+
+TEST(Trainer, AnEpochKeepsItsLengthWhenItIsResumed) {
+  ScratchFolder folder;
+  train(1, {.batch_size = 5},
+        {.max_steps = 7, .callbacks = {std::make_shared<ModelCheckpoint>(folder.path())}});
+  EXPECT_THAT(message_of<InvalidInput>([&] {
+                train(1, {.batch_size = 5}, {.steps_per_epoch = 4, .resume = folder.path()});
+              }),
+              HasSubstr("stands after step 7 of an epoch, but steps_per_epoch is 4"));
+  const auto look = train(1, {.batch_size = 5}, {.fast_dev_run = true, .resume = folder.path()});
+  EXPECT_EQ(look.fit.step, 1);  // a look resumes nothing
+}
+
+TEST(Trainer, ASecondOneWithoutSharingIsFine) {
+  auto context = job_of(2);
+  for (int i = 0; i < 2; ++i) {
+    SmallNet net;
+    Trainer trainer(context.strategy(), net, sgd(net), cross_entropy, {.batch_size = 10});
+    trainer.fit(small_images(20), {.progress = false});
+  }
+  context.leave();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cohort/base/error.h"
@@ -11,7 +12,9 @@
 #include "cohort/train/callbacks/horovod.h"
 #include "cohort/train/callbacks/learning_rate_schedules.h"
 #include "cohort/train/callbacks/log_files.h"
+#include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/callbacks/reduce_on_plateau.h"
+#include "cohort/train/callbacks/stop_on_signal.h"
 #include "cohort/train/training_fixture_test.h"
 
 namespace cohort::train {
@@ -149,6 +152,100 @@ TEST(Callbacks, AnErrorOfOneEndsFitWithThatError) {
   };
   EXPECT_THAT(message_of<InvalidInput>([] { fit_with({std::make_shared<Fails>()}, 1, 2); }),
               HasSubstr("the disk is on fire"));
+}
+
+// Trains with checkpoints in `folder` and goes on from what is there.
+FitResult go_on(const std::filesystem::path& folder, std::int64_t epochs,
+                std::vector<std::shared_ptr<Callback>> callbacks, int replicas = 1,
+                double rate = 0.05) {
+  auto context = job_of(replicas);
+  torch::manual_seed(3);
+  SmallNet net;
+  callbacks.push_back(std::make_shared<ModelCheckpoint>(folder));
+  Trainer trainer(context.strategy(), net, sgd(net, rate), cross_entropy,
+                  {.batch_size = 10, .virtual_shards = 2});
+  auto result = trainer.fit(small_images(40), {.epochs = epochs,
+                                               .validation = small_images(12, false),
+                                               .callbacks = std::move(callbacks),
+                                               .progress = false,
+                                               .resume = folder});
+  context.leave();
+  return result;
+}
+
+TEST(Callbacks, AnEarlyStoppedTrainingStaysStopped) {
+  ScratchFolder folder;
+  const auto stopping = [](std::int64_t patience) {
+    return std::make_shared<EarlyStopping>(Watch{.name = "val_loss", .min_delta = 10}, patience);
+  };
+  const auto first = go_on(folder.path(), 10, {stopping(2)});
+  ASSERT_EQ(first.history.size(), 3u);
+  for (int restart = 0; restart < 2; ++restart) {
+    const auto again = go_on(folder.path(), 10, {stopping(2)});
+    EXPECT_EQ(again.step, first.step);
+    EXPECT_EQ(again.weights, first.weights);
+    EXPECT_THAT(again.stopped, HasSubstr("has not improved"));
+  }
+  EXPECT_EQ(go_on(folder.path(), 10, {stopping(3)}).step, first.step + 4);  // one epoch more
+}
+
+TEST(Callbacks, OfOneNameKeepTheirOwnState) {
+  struct Count : Callback {
+    explicit Count(int by) : step(by) {}
+    std::string state_name() const override { return "count"; }
+    nlohmann::json save_state() const override { return count; }
+    void load_state(const nlohmann::json& state) override { state.get_to(count); }
+    void on_step_end(FitState&) override { count += step; }
+    int step, count = 0;
+  };
+  ScratchFolder folder;
+  go_on(folder.path(), 1, {std::make_shared<Count>(1), std::make_shared<Count>(10)});
+  auto ones = std::make_shared<Count>(1), tens = std::make_shared<Count>(10);
+  go_on(folder.path(), 2, {ones, tens});
+  EXPECT_EQ(ones->count, 8);
+  EXPECT_EQ(tens->count, 80);
+}
+
+TEST(Callbacks, ASignalStopsAllAfterTheStepAndTheRestHasTheSameBits) {
+  struct Raise : Callback {
+    void on_step_end(FitState& fit) override {
+      if (fit.step == 6) ::raise(SIGUSR1);
+    }
+  };
+  ScratchFolder straight, stopped;
+  const auto whole = go_on(straight.path(), 3, {}, 2);
+  struct sigaction before {
+  }, after{};
+  ::sigaction(SIGUSR1, nullptr, &before);
+  const auto stop = std::make_shared<StopOnSignal>(std::vector<int>{SIGUSR1});
+  const auto half = go_on(stopped.path(), 3, {std::make_shared<Raise>(), stop}, 2);
+  EXPECT_EQ(half.step, 6);
+  EXPECT_THAT(half.stopped, HasSubstr("interrupted: signal 10"));
+  const auto rest = go_on(stopped.path(), 3, {}, 2);
+  EXPECT_EQ(rest.weights, whole.weights);
+  EXPECT_EQ(rest.step, whole.step);
+  ::sigaction(SIGUSR1, nullptr, &after);
+  EXPECT_EQ(after.sa_handler, before.sa_handler);
+}
+
+TEST(Callbacks, AFinishedTrainingSaysThatNothingIsLeft) {
+  ScratchFolder folder;
+  const auto first = go_on(folder.path(), 1, {});
+  ::testing::internal::CaptureStderr();
+  const auto again = go_on(folder.path(), 1, {});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("nothing left to do at step 4: 1 of 1 epochs are done; raise epochs"));
+  EXPECT_EQ(again.weights, first.weights);
+}
+
+TEST(Callbacks, AreToldOfEveryStepsBeginning) {
+  struct Count : Callback {
+    void on_step_begin(FitState& fit) override { begun.push_back(fit.step); }
+    std::vector<std::int64_t> begun;
+  };
+  auto count = std::make_shared<Count>();
+  fit_with({count}, 1, 2);
+  EXPECT_THAT(count->begun, ElementsAre(0, 1, 2, 3));
 }
 
 }  // namespace

@@ -5,11 +5,13 @@
 
 namespace cohort::train {
 
-// Ends training when the watched number has not improved for `patience` epochs in a row.
+// Ends training when the watched number has not improved for `patience` epochs in a row. A training
+// that it had ended stays so when it is resumed with no more patience than before.
 class EarlyStopping : public Callback {
  public:
   explicit EarlyStopping(Watch watch = {}, std::int64_t patience = 5);
 
+  void on_train_begin(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
 
   std::string state_name() const override;
@@ -17,8 +19,11 @@ class EarlyStopping : public Callback {
   void load_state(const nlohmann::json& state) override;
 
  private:
+  void stop_if_out_of_patience(FitState& fit) const;
+
   Monitor monitor_;
   std::int64_t patience_;
+  bool restored_ = false;  // from a checkpoint, since the last beginning
 };
 
 }  // namespace cohort::train

@@ -9,6 +9,21 @@
 
 namespace cohort::train {
 
+Batch get_rows(const Dataset& dataset, std::span<const std::int64_t> indices, const DrawKey& key) {
+  Batch batch = dataset.get(indices, key);
+  const auto rows = [](const torch::Tensor& tensor) {
+    return tensor.defined() && tensor.dim() > 0 ? tensor.size(0) : 0;
+  };
+  const auto asked = static_cast<std::int64_t>(indices.size());
+  if (rows(batch.data) != asked || rows(batch.target) != asked)
+    throw InvalidInput(
+        fmt::format("Dataset::get() was asked for {} samples and gave {} rows of data and {} of "
+                    "targets",
+                    asked, rows(batch.data), rows(batch.target)),
+        {.advice = "Return one row an index, in the order of the indices."});
+  return batch;
+}
+
 TensorDataset::TensorDataset(torch::Tensor data, torch::Tensor target)
     : data_(std::move(data)), target_(std::move(target)) {
   if (!data_.defined() || !target_.defined() || data_.dim() == 0 || target_.dim() == 0)

@@ -42,6 +42,9 @@ class Dataset {
   }
 };
 
+// get(), refused where it does not give as many rows of data and of targets as were asked for.
+Batch get_rows(const Dataset& dataset, std::span<const std::int64_t> indices, const DrawKey& key);
+
 using DatasetPtr = std::shared_ptr<const Dataset>;
 
 // Tensors in memory: sample i is data[i], target[i].

@@ -14,7 +14,7 @@ Batch load(const Dataset& dataset, std::int64_t number, const std::vector<std::i
   const torch::NoGradGuard no_grad;
   const auto where = [&] { return fmt::format("batch {} of epoch {}", number, key.epoch); };
   try {
-    return dataset.get(indices, key);
+    return get_rows(dataset, indices, key);
   } catch (const InvalidInput& error) {
     ErrorContext context = error.context();
     context.during = where();
