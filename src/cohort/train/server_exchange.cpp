@@ -23,8 +23,9 @@ using Clock = std::chrono::steady_clock;
 
 void check(const TrainerOptions& options) {
   if (options.clip_norm > 0)
-    refuse_with_servers(fmt::format("clip_norm {}", options.clip_norm),
-           "Servers see one slice of the gradient each: use multi_worker_mirrored to clip.");
+    refuse_with_servers(
+        fmt::format("clip_norm {}", options.clip_norm),
+        "Servers see one slice of the gradient each: use multi_worker_mirrored to clip.");
   if (options.precision == Precision::f16)
     refuse_with_servers("precision f16, whose loss is scaled,", "Use bf16 or f32.");
   if (options.reducer)
@@ -50,11 +51,15 @@ void ServerExchange::agree(const nlohmann::json& values) {
 
 std::string ServerExchange::text_of_first(const std::function<std::string()>& make) {
   if (begun_)
-    refuse_with_servers("resuming a checkpoint after training has begun", "Resume in the first fit().");
+    refuse_with_servers("resuming a checkpoint after training has begun",
+                        "Resume in the first fit().");
   if (servers_.flags().dry_run) return {};
   if (!replica_.is_first()) return servers_.read_note("start", deadline());
-  // A chief that was started anew finds its servers in the middle of the training.
-  if (client().servers_have_model()) return servers_.read_note("start", deadline());
+  // A chief that was started anew finds its servers in the middle of the training and its own note
+  // of how it began. Servers that recovered their model from disk have no such note in this job's
+  // store: the checkpoint then only tells how the training began, and begin() goes on from theirs.
+  if (client().servers_have_model())
+    if (auto note = servers_.find_note("start", deadline())) return *note;
   const std::string text = make();
   servers_.leave_note("start", text, deadline());
   return text;
@@ -114,6 +119,14 @@ std::int64_t ServerExchange::begin(std::int64_t step) {
     initial->table_pieces = tables_->pieces_of(std::exchange(restored_, {}));
   }
   sequence_ = client().begin(spec(), initial ? &*initial : nullptr, deadline());
+  if (sequence_ < static_cast<std::uint64_t>(step))
+    throw InvalidInput(
+        fmt::format(
+            "the checkpoint to resume has {} steps, but the servers went on with a training "
+            "of {} steps that they found in the output folder",
+            step, sequence_),
+        {.advice = "Take another --output, or delete its ps-I folders, to begin with the "
+                   "checkpoint."});
   begun_ = true;
   knows_total_ = sequence_ == static_cast<std::uint64_t>(step);
   if (servers_.flags().policy().mode == ps::Policy::Mode::sync) {
