@@ -44,6 +44,30 @@ class Alone(LauncherTest):
         self.assertEqual({name: (task["restarts"], task["state"]) for name, task in self.tasks(result).items()},
                          {"worker/0": (0, "succeeded"), "worker/1": (1, "succeeded"), "ps/0": (2, "succeeded")})
 
+    def test_a_task_that_is_killed_before_it_could_ask_comes_back_where_there_are_servers(self):
+        program = self.python(KEEP + """
+if role == "ps": wait_for("never")
+if os.environ["TASK_INDEX"] == "1" and "COHORT_INCARNATION" not in os.environ: die()
+print("life", os.environ.get("COHORT_INCARNATION", "0"))
+""")
+        result = self.run_job("-n", 2, "--ps", 1, *program)
+        self.assertEqual(result.code, 0, result.stderr)
+        self.assertIn(b"life 1\n", result.log("worker/1"))
+        self.assertEqual(result.log("worker/0"), b"life 0\n")
+        self.output = self.folder / "without-servers"
+        result = self.run_job("-n", 2, *program)
+        self.assertEqual(result.code, 128 + signal.SIGKILL, result.stderr)
+
+    def test_a_task_that_is_killed_when_its_work_is_done_fails_nothing(self):
+        result = self.run_job("-n", 2, "--ps", 1, *self.python(KEEP + """
+if role == "ps": wait_for("never")
+if os.environ["TASK_INDEX"] == "1":
+    ask(b"d")
+    die()
+"""))
+        self.assertEqual(result.code, 0, result.stderr)
+        self.assertRegex(result.stderr, r"worker/1 \(pid \d+\) was killed by signal 9 \(SIGKILL\) .*its work was done")
+
     def test_a_killed_server_goes_on_from_what_it_kept_and_nobody_else_is_disturbed(self):
         result = self.run_job("-n", 2, "--ps", 2, *self.python(KEEP + """
 print("runs as", os.getpid(), os.environ["TF_CONFIG"], flush=True)
@@ -104,8 +128,8 @@ if os.environ["RANK"] == "1" and count_life_in_a_file() <= 3: die(signal.SIGSEGV
         self.assertEqual(self.tasks(result)["worker/1"]["restarts"], 3)
         self.assertEqual(self.tasks(result)["worker/1"]["state"], "succeeded")
 
-    def test_a_task_that_does_not_ask_or_takes_its_word_back_takes_the_job_down(self):
-        for words in ("", "ask(); ask(b'0')"):
+    def test_a_task_that_asks_not_to_or_takes_its_word_back_takes_the_job_down(self):
+        for words in ("ask(b'0')", "ask(); ask(b'0')"):
             with self.subTest(words=words):
                 self.output = self.folder / f"out{len(words)}"
                 result = self.run_job("-n", 1, "--ps", 1, *self.python(KEEP + f"""
@@ -134,7 +158,7 @@ sys.exit("ValueError: no such model")
 if os.environ["COHORT_ATTEMPT"] == "2":
     # A new attempt begins with nothing kept.
     assert state == -1 or os.fstat(state).st_size == 0
-    assert os.pread(int(os.environ["COHORT_RESTART_FD"]), 1, 0) == b"0"
+    assert os.pread(int(os.environ["COHORT_RESTART_FD"]), 1, 0) == b"?"
     sys.exit(0)
 ask()
 if role == "worker": time.sleep(600)

@@ -129,6 +129,11 @@ class FaultTest(LauncherTest):
     def test_killed_tasks_change_no_bit_of_a_synchronous_training(self):
         self.check_sync("process")
 
+    def test_a_worker_killed_at_the_very_end_changes_nothing(self):
+        result = self.run_job(*self.words("--steps", 20, "--elements", 2000, "--die-at-the-end"))
+        self.values(result)
+        self.assertIn("when its work was done", result.stderr)
+
     def test_killed_tasks_change_no_bit_over_tcp(self):
         self.check_sync("process", "--tcp", kills=max(1, KILLS // 4))
 

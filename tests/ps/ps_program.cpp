@@ -1,15 +1,16 @@
 // A training without LibTorch, for tests that kill its tasks: every task of a job runs it.
 // usage: ps_program [--steps N] [--elements N] [--mode sync|async|bounded] [--staleness S]
 //                   [--aggregate N] [--durability LEVEL] [--tcp] [--pause MS] [--slow FILE]
-//                   [--acks FOLDER]
+//                   [--acks FOLDER] [--die-at-the-end]
 //
 // sync: gradients of a block depend on the values of two blocks before, the worker and the step, so
 // that a lost, repeated or reordered update, or values of mixed steps, change the
 // result: the gradient is a chaotic function of them, so that no difference dies out. async,
 // bounded: each of a worker's pushes adds 1 to elements of its own, so that the result counts them.
 // A worker appends every acknowledged sequence to FOLDER/worker-I, and pauses MS after each step,
-// with --slow only while FILE exists. At the end each worker prints "values DIGEST" and, unless
-// sync, "counts A B
+// with --slow only while FILE exists. With --die-at-the-end worker 1 is killed when its work is
+// done and it has not yet said so to the others. At the end each worker prints "values DIGEST" and,
+// unless sync, "counts A B
 // ...".
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -48,6 +50,7 @@ struct Options {
   int pause_ms = 0;
   std::string slow;
   std::string acks;
+  bool die_at_the_end = false;
 };
 
 Deadline soon() { return Deadline::after(seconds(60)); }
@@ -102,6 +105,7 @@ int train(const Options& options, cluster::Session& session, std::optional<KeepM
   ps::ClientOptions connect{.worker = role.rank,
                             .workers = role.size,
                             .chief = role.rank == 0,
+                            .incarnation = static_cast<std::uint64_t>(role.incarnation),
                             .servers = role.cluster.addresses(cluster::TaskType::ps),
                             .job = role.job,
                             .secret = session.secret(),
@@ -162,8 +166,9 @@ int train(const Options& options, cluster::Session& session, std::optional<KeepM
   }
   std::fflush(stdout);
   client->leave(soon());
+  if (keep) keep->set_finished();
+  if (options.die_at_the_end && role.rank == 1) ::raise(SIGKILL);
   session.done(soon());
-  if (keep) keep->allow_restart(false);
   session.close(soon());
   return 0;
 }
@@ -181,6 +186,7 @@ int run(int argc, char** argv) {
   app.add_option("--pause", options.pause_ms);
   app.add_option("--slow", options.slow);
   app.add_option("--acks", options.acks);
+  app.add_flag("--die-at-the-end", options.die_at_the_end);
   CLI11_PARSE(app, argc, argv);
 
   const auto environment = cluster::Environment::of_this_process();

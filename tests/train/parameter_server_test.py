@@ -14,7 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "launcher"))
-from launcher import BIN, PATIENCE, LauncherTest  # noqa: E402
+from launcher import BIN, COHORT, PATIENCE, LauncherTest  # noqa: E402
 
 MNIST, RESNET, LOOP = (str(BIN / name) for name in ("mnist", "resnet_cifar", "custom_loop"))
 SERVERS = ["--distribution_strategy", "parameter_server"]
@@ -154,6 +154,27 @@ class Faults(ServerTest):
         result = self.finish(process)
         self.assertEqual(result.code, 0, result.stderr[-3000:])
         self.assertIn(unfailed, self.put_away(result))
+
+    def test_servers_with_a_log_go_on_when_the_job_is_resumed(self):
+        words = [*self.WORDS[:-1], "200", "--ps_durability", "disk"]
+        unfailed = self.weights(self.run_workers("-n", 2, "--ps", 2, "--", MNIST, *SERVERS, *words))
+        for again in ("cohort resume", "--resume"):
+            asked = [*words, "--model_dir", self.folder / "model", "--resume"] if again == "--resume" else words
+            process, _ = self.begin(asked)
+            log = self.output / "logs" / "worker-0.jsonl"
+            self.wait_for(lambda: '"step":50' in log.read_text().replace(" ", ""), "50 steps")
+            process.kill()
+            process.communicate()
+            self.assert_nothing_left()
+            if again == "--resume":
+                result = self.run_job("-n", 2, "--ps", 2, "--", MNIST, *SERVERS, *asked)
+            else:
+                result = self.finish(subprocess.Popen([COHORT, "resume", self.output], stdout=subprocess.PIPE,
+                                                      stderr=subprocess.PIPE, env=self.environment()))
+            self.assertEqual(result.code, 0, f"{again}: {result.stderr[-3000:]}")
+            text = self.put_away(result)
+            self.assertIn("goes on after step", text, again)
+            self.assertEqual(self.weights(text), unfailed, again)
 
     def test_a_stopped_worker_does_not_stop_the_others_in_async(self):
         process, pids = self.begin(["--sync_replicas=false", "--batch_size", "600", "--max_steps", "80"])

@@ -15,6 +15,8 @@ namespace {
 
 constexpr char kAllowed = '1';
 constexpr char kNotAllowed = '0';
+constexpr char kFinished = 'd';
+constexpr char kNothing = '?';
 
 // Only memory files know seals: a descriptor that a wrapper closed and something else took is
 // recognised.
@@ -76,21 +78,33 @@ void KeepMemory::allow_restart(bool allowed) {
   write_mark(mark_.get(), allowed ? kAllowed : kNotAllowed);
 }
 
+void KeepMemory::set_finished() { write_mark(mark_.get(), kFinished); }
+
 KeepMemoryOwner::KeepMemoryOwner(Content content) : mark_(make_memory_file("cohort-restart-mark")) {
-  write_mark(mark_.get(), kNotAllowed);
+  write_mark(mark_.get(), kNothing);
   // A task has no reason to make it larger, and the launcher's memory would pay for it.
   if (::fcntl(mark_.get(), F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) != 0)
     throw SystemError("cannot seal a task's restart mark", errno);
   if (content == Content::mark_and_state) state_ = make_memory_file("cohort-keep-state");
 }
 
-bool KeepMemoryOwner::restart_allowed() const {
+KeepMemoryOwner::Mark KeepMemoryOwner::read_mark() const {
   char mark = kNotAllowed;
   ssize_t count;
   do {
     count = ::pread(mark_.get(), &mark, 1, 0);
   } while (count < 0 && errno == EINTR);
-  return count == 1 && mark == kAllowed;
+  if (count != 1) return Mark::no_restart;
+  switch (mark) {
+    case kAllowed:
+      return Mark::restart;
+    case kFinished:
+      return Mark::finished;
+    case kNothing:
+      return Mark::nothing;
+    default:
+      return Mark::no_restart;
+  }
 }
 
 }  // namespace cohort

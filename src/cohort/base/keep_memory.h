@@ -10,7 +10,8 @@ namespace cohort {
 // What a task keeps with its launcher beyond its own death. Two memory files, which the launcher
 // makes and the task inherits by descriptor:
 // - the mark (COHORT_RESTART_FD, every task): its first byte is '1' while the task wants to be
-//   started again alone when a signal kills it, instead of taking its job down;
+//   started again alone when a signal kills it, instead of taking its job down; '0' while it does
+//   not; 'd' when its work is done, so that its death changes nothing; '?' before it has said any;
 // - the state (COHORT_KEEP_FD, parameter servers): empty at first, then whatever the task writes.
 //   Who is started again finds it as it was at the instant of the death.
 // Both are new in each attempt of a job. Neither is there where nobody would start the task again:
@@ -32,9 +33,11 @@ class KeepMemory {
   UniqueFd state_file() const;
 
   // The task can go on from what it kept, or not (any more). Holds from this call on, also for the
-  // process that is started after this one. Take it back before leaving: whoever is killed after
-  // its work was done need not begin again. Throws SystemError.
+  // process that is started after this one. Throws SystemError.
   void allow_restart(bool allowed);
+  // The task's work is done, and its job needs it no more: whoever kills it from now on neither
+  // fails the job nor makes it begin again. Say it before others are told. Throws SystemError.
+  void set_finished();
 
  private:
   KeepMemory(UniqueFd mark, UniqueFd state);
@@ -55,7 +58,9 @@ class KeepMemoryOwner {
   int mark() const { return mark_.get(); }
   int state() const { return state_.get(); }  // -1: none
 
-  bool restart_allowed() const;
+  // What the task last said.
+  enum class Mark { nothing, no_restart, restart, finished };
+  Mark read_mark() const;
 
  private:
   UniqueFd mark_;

@@ -12,6 +12,7 @@ namespace cohort {
 namespace {
 
 using Content = KeepMemoryOwner::Content;
+using Mark = KeepMemoryOwner::Mark;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -23,19 +24,21 @@ std::optional<KeepMemory> memory_of(const KeepMemoryOwner& owner) {
 
 bool is_close_on_exec(int fd) { return (::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0; }
 
-TEST(KeepMemory, ATaskThatSaysNothingIsNotStartedAgain) {
+TEST(KeepMemory, ATaskThatSaysNothingIsKnownToHaveSaidNothing) {
   KeepMemoryOwner owner(Content::mark);
-  EXPECT_FALSE(owner.restart_allowed());
+  EXPECT_EQ(owner.read_mark(), Mark::nothing);
   auto memory = memory_of(owner);
-  EXPECT_FALSE(owner.restart_allowed());
+  EXPECT_EQ(owner.read_mark(), Mark::nothing);
 }
 
 TEST(KeepMemory, TheWordOfATaskHoldsUntilTakenBackAlsoForTheNextProcess) {
   KeepMemoryOwner owner(Content::mark);
   memory_of(owner)->allow_restart(true);
-  EXPECT_TRUE(owner.restart_allowed());
+  EXPECT_EQ(owner.read_mark(), Mark::restart);
   memory_of(owner)->allow_restart(false);
-  EXPECT_FALSE(owner.restart_allowed());
+  EXPECT_EQ(owner.read_mark(), Mark::no_restart);
+  memory_of(owner)->set_finished();
+  EXPECT_EQ(owner.read_mark(), Mark::finished);
 }
 
 TEST(KeepMemory, StateOutlivesWhoeverWroteItAndStartsEmpty) {

@@ -1,11 +1,19 @@
 #include "cohort/launch/lone_restarts.h"
 
+#include <csignal>
+
 #include "cohort/launch/outcome.h"
 
 namespace cohort::launch {
 
-LoneRestarts::Verdict LoneRestarts::on_exit(const TaskRecord& task, bool asked) {
-  if (limit_ == 0 || !asked || task.exit->signal == 0 || is_preemption(*task.exit))
+bool LoneRestarts::asked(const TaskRecord& task, KeepMemoryOwner::Mark mark) const {
+  if (mark == KeepMemoryOwner::Mark::restart) return true;
+  return mark == KeepMemoryOwner::Mark::nothing && has_servers_ && task.exit->signal == SIGKILL &&
+         task.ran_for < kStarting;
+}
+
+LoneRestarts::Verdict LoneRestarts::on_exit(const TaskRecord& task, KeepMemoryOwner::Mark mark) {
+  if (limit_ == 0 || !asked(task, mark) || task.exit->signal == 0 || is_preemption(*task.exit))
     return Verdict::no_case;
   int& quick = quick_deaths_[task.id];
   quick = task.ran_for < kQuick ? quick + 1 : 0;

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 
+#include "cohort/base/keep_memory.h"
 #include "cohort/launch/task_record.h"
 
 namespace cohort::launch {
@@ -12,6 +13,8 @@ namespace cohort::launch {
 //
 // - Only a task that has asked for it, and only after a signal: an exit code is the program's own
 //   word, and whoever dies of SIGTERM was told to go (Outcome).
+// - In a job with parameter servers also a task that was killed (SIGKILL) within kStarting, before
+//   it could ask: nobody knew it yet.
 // - A task that trains is started again `limit` times at most, a parameter server any number of
 //   times: its job has lost nothing.
 // - Whoever dies kMaxQuickDeaths times in a row, each time within kQuick, would do so for ever.
@@ -19,16 +22,22 @@ class LoneRestarts {
  public:
   static constexpr std::chrono::milliseconds kQuick{1000};
   static constexpr int kMaxQuickDeaths = 5;
+  static constexpr std::chrono::seconds kStarting{10};
 
   enum class Verdict { restart, no_case, crash_loop, used_up };
 
-  explicit LoneRestarts(int limit) : limit_(limit) {}  // 0: no task is ever started again alone
+  // A limit of 0: no task is ever started again alone.
+  explicit LoneRestarts(int limit, bool has_servers = false)
+      : limit_(limit), has_servers_(has_servers) {}
 
-  // `task` has ended; `asked` is what it last said.
-  Verdict on_exit(const TaskRecord& task, bool asked);
+  // `task` has ended; `mark` is what it last said.
+  Verdict on_exit(const TaskRecord& task, KeepMemoryOwner::Mark mark);
 
  private:
+  bool asked(const TaskRecord& task, KeepMemoryOwner::Mark mark) const;
+
   int limit_;
+  bool has_servers_;
   std::map<cluster::TaskId, int> quick_deaths_;  // in a row
 };
 

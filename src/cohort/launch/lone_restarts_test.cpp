@@ -10,6 +10,7 @@ namespace {
 using cluster::TaskId;
 using cluster::TaskType;
 using std::chrono::milliseconds;
+using Mark = KeepMemoryOwner::Mark;
 using LoneVerdict = LoneRestarts::Verdict;
 
 const TaskId kPs{TaskType::ps, 0};
@@ -26,42 +27,60 @@ TaskRecord ended(TaskId id, ExitStatus exit, milliseconds ran_for = kLong, int r
 
 TEST(LoneRestarts, OnlyATaskThatAskedAndWasKilledIsStartedAgain) {
   LoneRestarts restarts(3);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), true), LoneVerdict::restart);
-  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGSEGV}), true), LoneVerdict::restart);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), false), LoneVerdict::no_case);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 137}), true), LoneVerdict::no_case);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 0}), true), LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), Mark::restart), LoneVerdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGSEGV}), Mark::restart),
+            LoneVerdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), Mark::no_restart),
+            LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 137}), Mark::restart), LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.code = 0}), Mark::restart), LoneVerdict::no_case);
 }
 
 TEST(LoneRestarts, WhoeverWasToldToGoIsNot) {
   LoneRestarts restarts(3);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGTERM}), true), LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGTERM}), Mark::restart), LoneVerdict::no_case);
+}
+
+TEST(LoneRestarts, WithServersATaskThatIsKilledBeforeItCouldAskIsStartedAgain) {
+  const TaskRecord early = ended(kWorker, {.signal = SIGKILL}, milliseconds(300));
+  EXPECT_EQ(LoneRestarts(3, true).on_exit(early, Mark::nothing), LoneVerdict::restart);
+  EXPECT_EQ(LoneRestarts(3, false).on_exit(early, Mark::nothing), LoneVerdict::no_case);
+  EXPECT_EQ(LoneRestarts(3, true).on_exit(early, Mark::no_restart), LoneVerdict::no_case);
+  EXPECT_EQ(LoneRestarts(3, true).on_exit(early, Mark::finished), LoneVerdict::no_case);
+  EXPECT_EQ(LoneRestarts(3, true).on_exit(ended(kWorker, {.signal = SIGKILL}), Mark::nothing),
+            LoneVerdict::no_case);  // it has run for long: no program of ours
+  EXPECT_EQ(LoneRestarts(3, true).on_exit(ended(kWorker, {.signal = SIGSEGV}, milliseconds(300)),
+                                          Mark::nothing),
+            LoneVerdict::no_case);
 }
 
 TEST(LoneRestarts, ALimitOf0SwitchesThemOffForServersToo) {
   LoneRestarts restarts(0);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), true), LoneVerdict::no_case);
-  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}), true), LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}), Mark::restart), LoneVerdict::no_case);
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}), Mark::restart),
+            LoneVerdict::no_case);
 }
 
 TEST(LoneRestarts, TheLimitIsOfTasksThatTrainAndNotOfServers) {
   LoneRestarts restarts(2);
-  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}, kLong, 1), true),
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}, kLong, 1), Mark::restart),
             LoneVerdict::restart);
-  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}, kLong, 2), true),
+  EXPECT_EQ(restarts.on_exit(ended(kWorker, {.signal = SIGKILL}, kLong, 2), Mark::restart),
             LoneVerdict::used_up);
-  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}, kLong, 500), true), LoneVerdict::restart);
+  EXPECT_EQ(restarts.on_exit(ended(kPs, {.signal = SIGKILL}, kLong, 500), Mark::restart),
+            LoneVerdict::restart);
 }
 
 TEST(LoneRestarts, FiveQuickDeathsInARowAreALoopAndALongLifeBreaksTheRow) {
   LoneRestarts restarts(3);
   auto die = [&](milliseconds ran_for) {
-    return restarts.on_exit(ended(kPs, {.signal = SIGSEGV}, ran_for), true);
+    return restarts.on_exit(ended(kPs, {.signal = SIGSEGV}, ran_for), Mark::restart);
   };
   for (int i = 0; i < 4; ++i) EXPECT_EQ(die(milliseconds(999)), LoneVerdict::restart);
   EXPECT_EQ(die(milliseconds(1000)), LoneVerdict::restart);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(die(milliseconds(10)), LoneVerdict::restart);
-  EXPECT_EQ(restarts.on_exit(ended({TaskType::ps, 1}, {.signal = SIGKILL}, milliseconds(1)), true),
+  EXPECT_EQ(restarts.on_exit(ended({TaskType::ps, 1}, {.signal = SIGKILL}, milliseconds(1)),
+                             Mark::restart),
             LoneVerdict::restart);  // another's deaths do not count
   EXPECT_EQ(die(milliseconds(10)), LoneVerdict::crash_loop);
 }

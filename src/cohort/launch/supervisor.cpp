@@ -220,7 +220,7 @@ void Supervisor::start_attempt() {
         std::move(planned), record_.attempt, options_.task_restarts > 0, loop_, screen_, guard_));
   }
   outcome_.emplace(ids, options_.success_policy());
-  lone_restarts_.emplace(options_.task_restarts);
+  lone_restarts_.emplace(options_.task_restarts, options_.ps > 0);
   if (options_.elastic) prepare_elastic();
   write_record();  // "starting" or "restarting": whoever looks now sees which tasks are to come
   if (elastic_)
@@ -335,9 +335,15 @@ void Supervisor::on_task_exit(TaskProcess& task) {
   }
   if (elastic_) return elastic_->on_exit(task);
   if (start_again_alone(task)) return;
-  switch (outcome_->on_exit(task.id(), status)) {
+  // Its work was done and the others knew that: what killed it then is no failure of the job.
+  const bool finished =
+      status.signal != 0 && task.restart_mark() == KeepMemoryOwner::Mark::finished;
+  if (finished)
+    log::warning("{} (pid {}) {} when its work was done; the job does not need it any more",
+                 to_string(task.id()), task.record().pid, how_it_ended(task.record()));
+  switch (outcome_->on_exit(task.id(), finished ? ExitStatus{} : status)) {
     case Outcome::Verdict::running:
-      if (!status.success())
+      if (!status.success() && !finished)
         log::warning("{} (pid {}) ended with {}; the job goes on without it. Its log: {}",
                      to_string(task.id()), task.record().pid, to_string(status),
                      task.record().log.string());
@@ -367,7 +373,7 @@ bool Supervisor::start_again_alone(TaskProcess& task) {
   if (phase_ != Phase::running || was_hung_up(record)) return false;
   const std::string end =
       fmt::format("{} (pid {}) {}", to_string(task.id()), record.pid, how_it_ended(record));
-  switch (lone_restarts_->on_exit(record, task.wants_to_be_started_again())) {
+  switch (lone_restarts_->on_exit(record, task.restart_mark())) {
     case LoneRestarts::Verdict::no_case:
       return false;
     case LoneRestarts::Verdict::used_up:

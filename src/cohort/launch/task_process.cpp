@@ -140,10 +140,8 @@ void TaskProcess::start_again(const StartOptions& options) {
   record_.memory_evidence.clear();
   record_.last_lines.clear();
   ++record_.restarts;
-  if (plan_.role.elastic) {
-    plan_.role.incarnation = record_.restarts;
-    cluster::write_cohort_env(plan_.role, is_remote() ? plan_.added : plan_.environment);
-  }
+  plan_.role.incarnation = record_.restarts;
+  cluster::write_cohort_env(plan_.role, is_remote() ? plan_.added : plan_.environment);
   try {
     start(options);
   } catch (...) {

@@ -49,7 +49,10 @@ class TaskProcess {
   // changed nothing.
   void start_again(const StartOptions& options);
   // What it last said (keep_memory.h).
-  bool wants_to_be_started_again() const { return keep_ && keep_->restart_allowed(); }
+  // What the task last said of its own death.
+  KeepMemoryOwner::Mark restart_mark() const {
+    return keep_ ? keep_->read_mark() : KeepMemoryOwner::Mark::no_restart;
+  }
 
   const cluster::TaskId& id() const { return record_.id; }
   const TaskRecord& record() const { return record_; }

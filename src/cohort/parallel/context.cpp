@@ -120,7 +120,7 @@ std::shared_ptr<parallel::Strategy> Context::strategy() {
 void Context::leave(Deadline deadline) {
   if (state_->strategy) state_->strategy->leave(deadline);
   if (state_->setup.seat) state_->setup.seat->leave(deadline);
-  if (state_->keep && role().is_training()) state_->keep->allow_restart(false);
+  if (state_->keep && role().is_training()) state_->keep->set_finished();
   state_->strategy.reset();
   state_->has_left = true;
   state_->world().leave(deadline);
@@ -138,12 +138,18 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
   Context context;
   context.state_ = std::make_shared<Context::State>();
   Context::State& state = *context.state_;
+  // Said before anybody else hears of this process. Who trains in a group cannot come back alone.
+  const bool by_servers = parallel::asks_for_parameter_server(parsed.flags, role);
+  std::optional<KeepMemory> keep;
+  if (by_servers || !role.cluster.addresses(cluster::TaskType::ps).empty())
+    keep = KeepMemory::from_variables(environment.find_value(kRestartMarkVariable),
+                                      environment.find_value(kKeepStateVariable));
+  if (keep && role.is_training()) keep->allow_restart(by_servers);
   auto network = collective::NetworkOptions::from(environment, role);
   auto world = std::make_shared<collective::World>();
   world->session = cluster::Session::join(role, cluster::SessionOptions::from(environment));
   network.secret =
       world->session->secret();  // where tasks meet by themselves, one was made for them
-  const bool by_servers = parallel::asks_for_parameter_server(parsed.flags, role);
   std::shared_ptr<parallel::ElasticSeat> seat;
   if (role.elastic)
     seat = std::make_shared<parallel::ElasticSeat>(
@@ -155,11 +161,7 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
         *role.elastic);
   else if (role.is_training() && !by_servers)
     world->group = collective::form_world(*world->session, network);
-  if (by_servers) {
-    state.keep = KeepMemory::from_variables(environment.find_value(kRestartMarkVariable),
-                                            environment.find_value(kKeepStateVariable));
-    if (state.keep && role.is_training()) state.keep->allow_restart(true);
-  }
+  if (by_servers) state.keep = std::move(keep);
   state.arguments = std::move(parsed.rest);
   state.setup = {.world = std::move(world),
                  .network = std::move(network),

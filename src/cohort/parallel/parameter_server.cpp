@@ -34,6 +34,7 @@ class ParameterServerStrategy final : public Strategy {
                  {.worker = role_.rank,
                   .workers = role_.size,
                   .chief = role_.rank == 0,
+                  .incarnation = static_cast<std::uint64_t>(role_.incarnation),
                   .servers = role_.cluster.addresses(cluster::TaskType::ps),
                   .job = setup.world->session->key("ps"),
                   .secret = setup.network.secret,

@@ -34,6 +34,11 @@ void Servers::leave_note(const std::string& name, const std::string& text, Deadl
   session.store().set(session.key("ps/" + name), text, deadline);
 }
 
+std::optional<std::string> Servers::find_note(const std::string& name, Deadline deadline) {
+  cluster::Session& session = *world_->session;
+  return session.store().try_get(session.key("ps/" + name), deadline);
+}
+
 std::string Servers::read_note(const std::string& name, Deadline deadline) {
   cluster::Session& session = *world_->session;
   return session.store().get(session.key("ps/" + name), deadline);

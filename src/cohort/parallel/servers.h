@@ -35,8 +35,9 @@ class Servers {
   // Connected at the first call.
   ps::Client& client(Deadline deadline);
 
-  // A text under a name of this job; the second waits until somebody has left one.
+  // A text under a name of this job; find_note() does not wait for one, read_note() does.
   void leave_note(const std::string& name, const std::string& text, Deadline deadline);
+  std::optional<std::string> find_note(const std::string& name, Deadline deadline);
   std::string read_note(const std::string& name, Deadline deadline);
   // Counts the callers of this name, each worker once; returns when all workers have called. False:
   // not at the deadline.

@@ -24,6 +24,10 @@ struct ClientOptions {
   int worker = 0;
   int workers = 1;
   bool chief = false;
+  // How often this worker's process was started before, where a launcher counts that. A process
+  // with a larger number takes the place of one with a smaller; of two with the same, the later
+  // does.
+  std::uint64_t incarnation = 0;
   std::vector<cluster::Address> servers;
   std::string job;
   std::optional<Secret> secret;

@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/hmac.h"
 #include "cohort/base/log.h"
-#include "cohort/base/sha256_stream.h"
 #include "cohort/ps/durable/disk_log.h"
 #include "cohort/ps/durable/log_recovery.h"
 #include "cohort/ps/durable/replica_link.h"
@@ -21,7 +19,6 @@ namespace {
 
 constexpr std::chrono::seconds kFinishTimeout{1};
 constexpr std::chrono::minutes kReplicaTimeout{5};
-constexpr std::size_t kMaxUnixName = 100;
 
 UniqueFd make_memory_file() {
   UniqueFd file(::memfd_create("cohort-ps", MFD_CLOEXEC));
@@ -48,6 +45,7 @@ class Server::Impl {
   explicit Impl(ServerOptions options);
 
   const cluster::Address& address() const { return reception_.address(); }
+  const std::string& local_name() const { return reception_.local_name(); }
   bool recovered() const { return recovered_; }
   void run();
   void finish();
@@ -152,15 +150,10 @@ void Server::Impl::fail(std::exception_ptr error) {
 Server::Server(ServerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
 Server::~Server() = default;
 const cluster::Address& Server::address() const { return impl_->address(); }
+const std::string& Server::local_name() const { return impl_->local_name(); }
 bool Server::recovered() const { return impl_->recovered(); }
 void Server::run() { impl_->run(); }
 void Server::finish() { impl_->finish(); }
 void Server::fail(std::exception_ptr error) { impl_->fail(std::move(error)); }
-
-std::string Server::unix_name(const std::string& job, const cluster::Address& server) {
-  const std::string name = fmt::format("cohort-ps/{}/{}", job, cluster::to_string(server));
-  if (name.size() <= kMaxUnixName) return name;
-  return fmt::format("cohort-ps/{}", to_hex(hmac_sha256("cohort ps socket name", {name})));
-}
 
 }  // namespace cohort::ps

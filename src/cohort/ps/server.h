@@ -35,8 +35,8 @@ struct ServerOptions {
 };
 
 // One parameter server: listens at its address (and, for workers on this host, on a Unix socket in
-// the abstract namespace, unix_name()), recovers what its durability kept, and serves workers until
-// it is told that the job is over.
+// the abstract namespace, local_name()), recovers what its durability kept, and serves workers
+// until it is told that the job is over.
 //
 // Threads: one, which calls run(); finish() and fail() from any. Sockets, updates and policy are
 // all on run()'s thread: more servers use more cores.
@@ -57,7 +57,8 @@ class Server {
   void finish();
   void fail(std::exception_ptr error);  // run() throws it
 
-  static std::string unix_name(const std::string& job, const cluster::Address& server);
+  // Of the Unix socket; random. Workers ask for it over TCP. Empty: there is none.
+  const std::string& local_name() const;
 
  private:
   class Impl;

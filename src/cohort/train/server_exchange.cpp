@@ -58,8 +58,11 @@ std::string ServerExchange::text_of_first(const std::function<std::string()>& ma
                         "Resume in the first fit().");
   if (servers_.flags().dry_run) return {};
   if (!replica_.is_first()) return servers_.read_note("start", deadline());
-  // A chief that was started anew finds its servers in the middle of the training.
-  if (client().servers_have_model()) return servers_.read_note("start", deadline());
+  // A chief that was started anew finds its servers in the middle of the training and its own note
+  // of how it began. Servers that recovered their model from disk have no such note in this job's
+  // store: the checkpoint then only tells how the training began, and begin() goes on from theirs.
+  if (client().servers_have_model())
+    if (auto note = servers_.find_note("start", deadline())) return *note;
   const std::string text = make();
   servers_.leave_note("start", text, deadline());
   return text;
@@ -120,6 +123,14 @@ std::int64_t ServerExchange::begin(std::int64_t step) {
     initial->table_pieces = tables_->pieces_of(std::exchange(restored_, {}));
   }
   sequence_ = client().begin(spec(), initial ? &*initial : nullptr, deadline());
+  if (sequence_ < static_cast<std::uint64_t>(step))
+    throw InvalidInput(
+        fmt::format(
+            "the checkpoint to resume has {} steps, but the servers went on with a training "
+            "of {} steps that they found in the output folder",
+            step, sequence_),
+        {.advice = "Take another --output, or delete its ps-I folders, to begin with the "
+                   "checkpoint."});
   begun_ = true;
   knows_total_ = sequence_ == static_cast<std::uint64_t>(step);
   if (servers_.flags().policy().mode == ps::Policy::Mode::sync) {

@@ -1,8 +1,7 @@
 #include "cohort/ps/client/client_core.h"
 
-#include <chrono>
-
 #include "cohort/base/error.h"
+#include "cohort/base/hmac.h"
 #include "cohort/base/text.h"
 #include "cohort/ps/client/client_link.h"
 
@@ -10,17 +9,16 @@ namespace cohort::ps {
 
 namespace {
 
-// A process that is started anew must have a larger one.
-std::uint64_t new_incarnation() {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                        std::chrono::system_clock::now().time_since_epoch())
-                                        .count());
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  while (number == 0) fill_random(&number, sizeof number);
+  return number;
 }
 
 }  // namespace
 
 ClientCore::ClientCore(ClientOptions chosen)
-    : options(std::move(chosen)), incarnation(new_incarnation()) {
+    : options(std::move(chosen)), process(random_number()) {
   if (options.servers.empty())
     throw InvalidInput("the job has no parameter servers",
                        {.advice = "Start it with --ps 1, or name them in the cluster."});

@@ -1,12 +1,15 @@
 // The client against servers that are processes of their own, and die.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <fstream>
 #include <future>
 #include <random>
 
@@ -108,6 +111,57 @@ class ClientFaultTest : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(All, ClientFaultTest, testing::Bool(), [](const auto& info) {
   return std::string(info.param ? "Local" : "Tcp");
 });
+
+// The servers' sockets in the abstract namespace of this host, of all jobs.
+std::vector<std::string> local_names() {
+  std::vector<std::string> names;
+  std::ifstream sockets("/proc/net/unix");
+  for (std::string line; std::getline(sockets, line);)
+    if (const auto at = line.find("@cohort-ps/"); at != std::string::npos)
+      names.push_back(line.substr(at + 1));
+  return names;
+}
+
+TEST(ClientFaults, TheNameOfADeadServersSocketIsOfNoUseToOthers) {
+  ServerProcesses servers(1);
+  Example example(1);
+  ExampleWorker worker(example, servers.options(0, true));
+  worker.begin();
+  worker.step();
+  const auto before = local_names();
+  ASSERT_FALSE(before.empty());
+  servers.kill(0);
+  std::vector<UniqueFd> taken;  // and nobody accepts what connects to them
+  for (const std::string& name : before) try {
+      taken.push_back(listen_on(Endpoint::unix_abstract(name)));
+    } catch (const SystemError&) {  // another job's, in use
+    }
+  ASSERT_FALSE(taken.empty());
+  servers.start(0);
+  worker.step();
+  EXPECT_TRUE(equal(worker.values, example.reference(2)));
+}
+
+TEST(ClientFaults, WhoTakesADeadServersPortDelaysAWorkerOnly) {
+  ServerProcesses servers(1);
+  Example example(1);
+  ExampleWorker worker(example, servers.options(0, true));
+  worker.begin();
+  servers.kill(0);
+  UniqueFd port = listen_on(Endpoint::tcp("127.0.0.1", servers.addresses[0].port));
+  auto stepped = std::async(std::launch::async, [&] { worker.step(); });
+  for (int tries = 0; tries < 2; ++tries) {  // it tries again after the first
+    pollfd wanted{port.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&wanted, 1, 10'000), 1);
+    const UniqueFd peer = accept_ready(port.get());
+    const std::string nonsense(4096, 'x');
+    ASSERT_GT(::send(peer.get(), nonsense.data(), nonsense.size(), MSG_NOSIGNAL), 0);
+  }
+  port.reset();
+  servers.start(0);
+  stepped.get();
+  EXPECT_TRUE(equal(worker.values, example.reference(1)));
+}
 
 TEST_P(ClientFaultTest, KilledServersDelayATrainingAndChangeNothing) {
   ServerProcesses servers(2);

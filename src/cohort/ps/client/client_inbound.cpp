@@ -92,6 +92,18 @@ void Link::received(std::string_view control, std::byte* bulk, std::size_t bulk_
       decode_message(control));
 }
 
+// The server's own socket on this host takes the connection's place where it can be reached.
+void Link::on(const LocalName& message) {
+  if (local_name_ != LocalNameState::asked)
+    throw ProtocolError("a socket's name that nobody asked for");
+  local_name_ = LocalNameState::known;
+  if (!message.name.empty()) better_ = connect_unix(message.name);
+  if (better_) return;
+  if (reach_ == Reach::local) throw PeerError("its Unix socket cannot be reached");
+  enter();
+  connection_->wake();
+}
+
 void Link::on(const Welcome& message, UniqueFd file) {
   std::shared_ptr<const SegmentReader> reader;
   if (message.initialised && file) reader = std::make_shared<SegmentReader>(std::move(file));

@@ -9,7 +9,6 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log.h"
 #include "cohort/base/socket.h"
-#include "cohort/ps/server.h"
 #include "cohort/transport/shm/fd_passing.h"
 #include "cohort/transport/tcp/loopback.h"
 
@@ -46,7 +45,7 @@ Link::Link(ClientCore& core, int server)
     : core_(core),
       server_(server),
       pause_(kFirstPause),
-      random_(static_cast<unsigned>(core.incarnation + static_cast<std::uint64_t>(server))) {}
+      random_(static_cast<unsigned>(core.process + static_cast<std::uint64_t>(server))) {}
 
 Link::~Link() = default;
 
@@ -54,15 +53,12 @@ HandshakeOptions Link::handshake() const {
   return {.protocol = kProtocol, .secret = core_.options.secret, .identity = core_.worker_name()};
 }
 
-// An invalid one where there is no server of ours on this host.
-UniqueFd Link::connect_unix() {
-  if (!core_.options.shared_memory || reach_ == Reach::remote) return {};
-  const auto& address = core_.options.servers[static_cast<std::size_t>(server_)];
+// An invalid one where there is no such server on this host.
+UniqueFd Link::connect_unix(const std::string& name) {
   try {
     UniqueFd socket =
-        connect_to(Endpoint::unix_abstract(Server::unix_name(core_.options.job, address)),
-                   Deadline::after(std::chrono::seconds(1)));
-    // The name is anybody's to take on this host.
+        connect_to(Endpoint::unix_abstract(name), Deadline::after(std::chrono::seconds(1)));
+    // The server may have died since, and anybody on this host may take its name.
     if (transport::shm::peer_is_same_user(socket.get())) return socket;
   } catch (const PeerError&) {
   }
@@ -80,11 +76,6 @@ void Link::dial() {
   timer_ = 0;
   if (closed_ || connection_) return;
   try {
-    if (UniqueFd socket = connect_unix()) {
-      watch(std::make_unique<Connection>(std::move(socket), handshake(), false, *this));
-      return;
-    }
-    if (reach_ == Reach::local) throw PeerError("nobody listens on its Unix socket");
     UniqueFd socket = connect_tcp();
     watch(std::make_unique<Connection>(core_.tls
                                            ? core_.tls->make_channel(std::move(socket), false)
@@ -102,12 +93,14 @@ void Link::dial() {
 void Link::watch(std::unique_ptr<Connection> connection) {
   connection_ = std::move(connection);
   said_hello_ = false;
+  local_name_ = LocalNameState::known;
   watched_events_ = connection_->wanted_events();
   core_.loop.add(connection_->fd(), watched_events_,
                  [this](std::uint32_t events) { drive(events); });
   timer_ = core_.loop.call_after(kHandshakeTimeout, [this] {
     timer_ = 0;
-    if (connection_ && !connection_->is_open()) lost("it does not answer");
+    if (connection_ && (!connection_->is_open() || local_name_ != LocalNameState::known))
+      lost("it does not answer");
   });
   drive(0);
 }
@@ -135,8 +128,15 @@ void Link::drive(std::uint32_t events) {
     connection_->on_events(events);
   } catch (const PeerError& error) {
     return lost(error.message());
+  } catch (const AuthError& error) {
+    // A server that proved itself is away: somebody else may have its port until it is back.
+    if (!has_been_proven_) {
+      core_.fail(std::current_exception());
+      return drop();
+    }
+    return lost(error.message());
   } catch (const ProtocolError& error) {
-    if (!connection_->is_open()) return core_.fail(std::current_exception());
+    if (!connection_->is_open() && !has_been_proven_) return core_.fail(std::current_exception());
     log::warning("{}: {}; connecting again", core_.server_name(server_), error.message());
     return lost(error.message());
   } catch (...) {
@@ -165,11 +165,15 @@ void Link::lost(const std::string& reason) {
 }
 
 void Link::opened(const std::string&) {
-  if (reach_ == Reach::unknown && !connection_->is_unix()) {
-    // The server may have begun to listen between our two attempts.
-    better_ = connect_unix();
-    if (better_) return;
+  has_been_proven_ = true;
+  if (core_.options.shared_memory && reach_ != Reach::remote && !connection_->is_unix()) {
+    local_name_ = LocalNameState::wanted;
+    return;
   }
+  enter();
+}
+
+void Link::enter() {
   std::lock_guard lock(core_.mutex);
   if (reach_ == Reach::unknown) reach_ = connection_->is_unix() ? Reach::local : Reach::remote;
   proven_ = true;

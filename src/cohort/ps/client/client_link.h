@@ -13,8 +13,8 @@
 
 namespace cohort::ps {
 
-// A worker's way to one server: connects, over a Unix socket where the server is on this host and
-// by TCP otherwise, says hello, and carries the step under way and open requests. When the
+// A worker's way to one server: connects by TCP, goes over to the server's Unix socket where both
+// are on one host, says hello, and carries the step under way and open requests. When the
 // connection is lost it connects again with growing pauses and sends again what was not answered,
 // all of it made from ClientCore's state.
 //
@@ -65,18 +65,21 @@ class Link : public ConnectionOwner {
 
  private:
   enum class Reach { unknown, local, remote };
+  enum class LocalNameState { known, wanted, asked };  // of the server's Unix socket
 
   // ---- client_link.cpp
   void watch(std::unique_ptr<Connection> connection);
   void drop();
   void drive(std::uint32_t events);
   void lost(const std::string& reason);
-  UniqueFd connect_unix();
+  void enter();  // the connection stays: say hello
+  UniqueFd connect_unix(const std::string& name);
   UniqueFd connect_tcp();
   HandshakeOptions handshake() const;
 
   // ---- client_inbound.cpp
   void on(const Welcome& message, UniqueFd file);
+  void on(const LocalName& message);
   void on(const Values& message);
   void on(const RowsDone& message);
   void on(const Rows& message);
@@ -114,6 +117,8 @@ class Link : public ConnectionOwner {
   std::size_t next_address_ = 0;
   bool closed_ = false;
   bool said_hello_ = false;
+  LocalNameState local_name_ = LocalNameState::known;
+  bool has_been_proven_ = false;  // on any connection
 
   // How far the chief's initial state has been sent.
   std::size_t initial_next_ = 0;

@@ -41,6 +41,12 @@ void Link::queue_again_locked() {
 
 bool Link::produce(Outgoing& next) {
   if (better_) return false;
+  if (local_name_ == LocalNameState::wanted) {
+    encode_into(AskLocalName{}, next.control);
+    local_name_ = LocalNameState::asked;
+    return true;
+  }
+  if (local_name_ == LocalNameState::asked) return false;
   if (!said_hello_) return produce_hello(next);
   std::unique_lock lock(core_.mutex);
   if (!welcome_ || core_.failure) return false;
@@ -68,7 +74,8 @@ bool Link::produce_hello(Outgoing& next) {
                     .workers = core_.options.workers,
                     .server = server_,
                     .servers = core_.servers(),
-                    .incarnation = core_.incarnation,
+                    .incarnation = core_.options.incarnation,
+                    .process = core_.process,
                     .chief = core_.options.chief,
                     .wire = wire()},
               next.control);

@@ -3,13 +3,14 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/hmac.h"
 #include "cohort/base/limits.h"
 #include "cohort/base/log.h"
 #include "cohort/base/socket.h"
-#include "cohort/ps/server.h"
 #include "cohort/transport/tcp/loopback.h"
 
 namespace cohort::ps {
@@ -22,6 +23,12 @@ constexpr int kAcceptsPerRound = 64;
 constexpr std::chrono::milliseconds kAcceptPause{100};
 // How long a peer that was refused has to take the reason in.
 constexpr std::chrono::seconds kGoodbyeTimeout{5};
+
+std::string random_local_name() {
+  std::array<std::uint64_t, 2> bits;
+  fill_random(bits.data(), sizeof bits);
+  return fmt::format("cohort-ps/{:016x}{:016x}", bits[0], bits[1]);
+}
 
 }  // namespace
 
@@ -49,9 +56,10 @@ Reception::Reception(EventLoop& loop, ReceptionOptions options, SessionHost& hos
   raise_file_limit(kMaxSessions + 256);
   watch(tcp_listener_.get());
   try {
-    unix_listener_ =
-        listen_on(Endpoint::unix_abstract(Server::unix_name(options_.job, options_.address)));
+    const std::string name = random_local_name();
+    unix_listener_ = listen_on(Endpoint::unix_abstract(name));
     watch(unix_listener_.get());
+    local_name_ = name;
   } catch (const Error& error) {
     log::warning("{} serves workers of its own host over TCP: {}", options_.name, error.what());
   }

@@ -42,6 +42,7 @@ class Reception {
   ~Reception();
 
   const cluster::Address& address() const { return options_.address; }  // the real port
+  const std::string& local_name() const { return local_name_; }         // see Server
 
   WorkerSession* find(WorkerSession::Id id);
   void for_each(const std::function<void(WorkerSession&)>& visit);
@@ -70,6 +71,7 @@ class Reception {
   std::function<void()> on_settled_;
   UniqueFd tcp_listener_;
   UniqueFd unix_listener_;
+  std::string local_name_;
   HandshakeOptions handshake_;
   std::unique_ptr<transport::tcp::TlsContext> tls_;
   ReceiveBuffers buffers_;

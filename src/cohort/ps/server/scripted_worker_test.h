@@ -140,7 +140,7 @@ class ScriptedWorker : public ConnectionOwner {
 // A server in a thread of its own.
 class ServerThread {
  public:
-  explicit ServerThread(ServerOptions options) : job_(options.job), server_(std::move(options)) {
+  explicit ServerThread(ServerOptions options) : server_(std::move(options)) {
     thread_ = std::thread([this] {
       try {
         server_.run();
@@ -153,9 +153,7 @@ class ServerThread {
 
   Server& server() { return server_; }
   Endpoint tcp() const { return Endpoint::tcp("127.0.0.1", server_.address().port); }
-  Endpoint local() const {
-    return Endpoint::unix_abstract(Server::unix_name(job_, server_.address()));
-  }
+  Endpoint local() const { return Endpoint::unix_abstract(server_.local_name()); }
   std::string stop() {
     if (!thread_.joinable()) return failure_;
     server_.finish();
@@ -164,7 +162,6 @@ class ServerThread {
   }
 
  private:
-  std::string job_;
   Server server_;
   std::string failure_;
   std::thread thread_;

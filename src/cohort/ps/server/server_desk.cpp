@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -20,6 +21,8 @@ struct Overloaded : Handlers... {
 };
 template <typename... Handlers>
 Overloaded(Handlers...) -> Overloaded<Handlers...>;
+
+constexpr std::size_t kMaxReplaced = 64;  // processes of a worker that are remembered
 
 void expect_bytes(std::size_t bytes, std::size_t expected, const char* what) {
   if (bytes != expected)
@@ -80,7 +83,8 @@ std::unique_ptr<ConnectionOwner> ServerDesk::adopt_replica(WorkerSession& sessio
 }
 
 void ServerDesk::check(WorkerSession& session, const Message& message, std::size_t bulk_bytes) {
-  if (!session.hello() && !std::holds_alternative<Hello>(message))
+  if (!session.hello() && !std::holds_alternative<Hello>(message) &&
+      !std::holds_alternative<AskLocalName>(message))
     throw ProtocolError("the first message is not a Hello");
   const int worker = session.hello() ? session.hello()->worker : -1;
   std::visit(
@@ -141,6 +145,7 @@ void ServerDesk::handle(WorkerSession& session, Message message, Payload bulk, U
                    if (training_ != nullptr) training_->leave(worker, now);
                    schedule_patience();
                  },
+                 [&](AskLocalName&) { session.outbox().add(LocalName{reception_->local_name()}); },
                  [&](auto&) { throw ProtocolError("a worker sent what only servers say"); },
              },
              message);
@@ -165,12 +170,29 @@ void ServerDesk::check_hello(const Hello& hello) const {
                        {.advice = "Give all tasks the same cluster."});
 }
 
+// Counts processes instead of comparing clocks, which may be set back between two of them.
+void ServerDesk::enter(Worker& worker, const Hello& hello) {
+  const bool replaced = hello.incarnation < worker.incarnation ||
+                        (hello.incarnation == worker.incarnation &&
+                         std::find(worker.replaced.begin(), worker.replaced.end(), hello.process) !=
+                             worker.replaced.end());
+  if (replaced)
+    throw ProtocolError(fmt::format("a newer process is worker/{} already", hello.worker));
+  if (hello.incarnation > worker.incarnation) {
+    worker.replaced.clear();
+  } else if (worker.process != 0 && hello.process != worker.process) {
+    worker.replaced.push_back(worker.process);
+    if (worker.replaced.size() > kMaxReplaced) worker.replaced.pop_front();
+  }
+  worker.incarnation = hello.incarnation;
+  worker.process = hello.process;
+}
+
 void ServerDesk::on_hello(WorkerSession& session, const Hello& hello, UniqueFd region) {
   if (session.hello()) throw ProtocolError("a second Hello");
   check_hello(hello);
   Worker& worker = workers_[hello.worker];
-  if (hello.incarnation < worker.incarnation)
-    throw ProtocolError(fmt::format("a newer process is worker/{} already", hello.worker));
+  enter(worker, hello);
   if (!session.connection().is_unix()) region.reset();
   session.set_hello(hello, std::move(region));
   reception_->said_hello(session);
@@ -179,7 +201,6 @@ void ServerDesk::on_hello(WorkerSession& session, const Hello& hello, UniqueFd r
     older->refuse(fmt::format("another connection has taken the place of worker/{}", hello.worker),
                   "Start each worker once.");
   }
-  worker.incarnation = hello.incarnation;
   if (training_ != nullptr) training_->came(hello.worker);
   schedule_patience();
   if (is_open_ && (has_model() || hello.chief)) welcome(session);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -48,7 +49,11 @@ class ServerDesk : public SessionHost, public TrainingPeers {
   struct Worker {
     WorkerSession::Id session = 0;  // 0: none
     std::uint64_t incarnation = 0;
+    std::uint64_t process = 0;           // 0: none has come
+    std::deque<std::uint64_t> replaced;  // processes of this incarnation, the last few
   };
+
+  static void enter(Worker& worker, const Hello& hello);
 
   void check(WorkerSession& session, const Message& message, std::size_t bulk_bytes) override;
   void handle(WorkerSession& session, Message message, Payload bulk, UniqueFd file) override;

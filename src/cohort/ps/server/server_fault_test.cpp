@@ -132,8 +132,33 @@ TEST_F(ServerFaults, AnotherClusterIsRefusedInWords) {
   hello = hello_of(1, 2, 2);
   hello.version = 9;
   future.say(hello);
-  EXPECT_EQ(refusal(future), "the worker speaks version 9 of the protocol, ps/0 1");
+  EXPECT_EQ(refusal(future), "the worker speaks version 9 of the protocol, ps/0 2");
   expect_service();
+}
+
+// No clock says which of two processes is the newer one: the launcher counts them, and of those
+// with one count the server knows which came first.
+TEST_F(ServerFaults, AProcessThatWasReplacedStaysReplaced) {
+  Hello first = hello_of(1, 2, 1), second = first;
+  first.process = 7'000;
+  second.process = 3;  // as of a process that was started when the clock had been set back
+  auto say = [&](const Hello& hello) {
+    auto worker = std::make_unique<ScriptedWorker>(server_.tcp());
+    worker->say(hello);
+    return worker;
+  };
+  auto older = say(first);
+  older->expect<Welcome>();
+  auto newer = say(second);
+  newer->expect<Welcome>();
+  EXPECT_EQ(refusal(*older), "another connection has taken the place of worker/1");
+  EXPECT_EQ(refusal(*say(first)), "a newer process is worker/1 already");
+  auto again = say(second);  // the same process, connected anew
+  again->expect<Welcome>();
+  first.incarnation = 2;
+  auto counted = say(first);
+  counted->expect<Welcome>();
+  EXPECT_EQ(refusal(*say(second)), "a newer process is worker/1 already");
 }
 
 TEST_F(ServerFaults, ANewerProcessTakesAWorkersPlace) {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxText = kMaxControlBytes - 4096;  // a spec, statistics
 constexpr std::size_t kMaxSentence = 16 << 10;             // a reason, a piece of advice
+constexpr std::size_t kMaxLocalName = 107;                 // of a Unix socket
 constexpr std::size_t kMaxNumbers = 1 << 16;               // learning rates, sequences by worker
 constexpr std::size_t kMaxRows = 1 << 16;
 constexpr std::size_t kMaxRow = 1 << 10;
@@ -113,14 +114,15 @@ void fields(Io& io, M& m) {
   using T = std::remove_const_t<M>;
   if constexpr (std::is_same_v<T, Hello>) {
     io(m.version), io(m.worker), io(m.workers), io(m.server), io(m.servers), io(m.incarnation);
-    io(m.chief), io(m.wire);
+    io(m.process), io(m.chief), io(m.wire);
   } else if constexpr (std::is_same_v<T, Init>) {
     io(m.first_step), io.text(m.spec, kMaxText);
   } else if constexpr (std::is_same_v<T, SetSlice>) {
     io(m.slice), io(m.updates);
   } else if constexpr (std::is_same_v<T, TablePiece>) {
     io(m.table);
-  } else if constexpr (std::is_same_v<T, Commit> || std::is_same_v<T, Leave>) {
+  } else if constexpr (std::is_same_v<T, Commit> || std::is_same_v<T, Leave> ||
+                       std::is_same_v<T, AskLocalName>) {
   } else if constexpr (std::is_same_v<T, StepBegin>) {
     io(m.sequence), io(m.weight), io.list(m.learning_rates, kMaxNumbers);
   } else if constexpr (std::is_same_v<T, Push>) {
@@ -152,6 +154,8 @@ void fields(Io& io, M& m) {
     io(m.request), io(m.slice), io(m.version), io(m.updates);
   } else if constexpr (std::is_same_v<T, Stats>) {
     io(m.request), io.text(m.json, kMaxText);
+  } else if constexpr (std::is_same_v<T, LocalName>) {
+    io.text(m.name, kMaxLocalName);
   } else {
     static_assert(std::is_same_v<T, Refused>);
     io(m.fatal), io.text(m.reason, kMaxSentence), io.text(m.advice, kMaxSentence);

@@ -12,20 +12,24 @@
 // Pure values and functions.
 namespace cohort::ps {
 
-constexpr std::uint32_t kProtocolVersion = 1;
+constexpr std::uint32_t kProtocolVersion = 2;
 
 enum class WireType : std::uint8_t { exact, f16, bf16 };  // of f32 gradients and values over TCP
 
 // ---- from a worker
 
-// The first message. On a Unix socket the file of the worker's region goes with it.
+// The first message, or the second behind AskLocalName. On a Unix socket the file of the worker's
+// region goes with it.
 struct Hello {
   std::uint32_t version = kProtocolVersion;
   std::int32_t worker = 0;
   std::int32_t workers = 1;
   std::int32_t server = 0;  // whom it means to reach
   std::int32_t servers = 1;
-  std::uint64_t incarnation = 0;  // of the worker's process: a later one replaces an earlier
+  // Of the worker's process. A process replaces those with a smaller incarnation (which the
+  // launcher counts), and those with the same one that came before it.
+  std::uint64_t incarnation = 0;
+  std::uint64_t process = 0;  // a random number
   bool chief = false;
   WireType wire = WireType::exact;
   bool operator==(const Hello&) const = default;
@@ -116,6 +120,10 @@ struct AskStats {
 struct Leave {  // this worker needs nothing more
   bool operator==(const Leave&) const = default;
 };
+// Over TCP, before Hello: where does a worker of the server's host connect? Answered by LocalName.
+struct AskLocalName {
+  bool operator==(const AskLocalName&) const = default;
+};
 
 // ---- from a server
 
@@ -190,10 +198,17 @@ struct Refused {
   bool operator==(const Refused&) const = default;
 };
 
-using Message =
-    std::variant<Hello, Init, SetSlice, TablePiece, Commit, StepBegin, Push, RowsPush, StepEnd,
-                 Pull, RowsPull, Hold, Cut, AskStats, Leave, Welcome, Values, RowsDone, Rows,
-                 StepDone, PullDone, Held, SliceState, CutDone, Stats, Refused>;
+// The name of the server's Unix socket in the abstract namespace. Random, and another one in every
+// process, so that nobody can take it in advance or after the server's death. Empty: none.
+struct LocalName {
+  std::string name;
+  bool operator==(const LocalName&) const = default;
+};
+
+using Message = std::variant<Hello, Init, SetSlice, TablePiece, Commit, StepBegin, Push, RowsPush,
+                             StepEnd, Pull, RowsPull, Hold, Cut, AskStats, Leave, Welcome, Values,
+                             RowsDone, Rows, StepDone, PullDone, Held, SliceState, CutDone, Stats,
+                             Refused, AskLocalName, LocalName>;
 
 // The first byte is the index in Message; from kFirstReplicaByte on a message belongs to
 // replica_messages.h.

@@ -13,7 +13,7 @@ namespace {
 // One of each, every field unlike its default, in the order of Message.
 std::vector<Message> one_of_each() {
   return {
-      Hello{2, 3, 5, 1, 4, 0x1122334455667788, true, WireType::bf16},
+      Hello{3, 3, 5, 1, 4, 0x1122334455667788, 0x99aabbccddeeff00, true, WireType::bf16},
       Init{7, R"({"blocks":[]})"},
       SetSlice{12, 9},
       TablePiece{2},
@@ -39,6 +39,8 @@ std::vector<Message> one_of_each() {
       CutDone{86},
       Stats{87, "{}"},
       Refused{false, "the model differs", "Give all workers the same flags."},
+      AskLocalName{},
+      LocalName{"cohort-ps/7f"},
   };
 }
 
