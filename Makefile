@@ -3,14 +3,12 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-frameworks test-soak soak-elastic bench format install clean
+.PHONY: help setup build demo test test-frameworks test-soak soak-elastic bench bench-build format install clean
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
-torch := $(if $(filter off OFF 0 no,$(COHORT_TORCH)),OFF,ON)
-# On a terminal Ninja rewrites one line; elsewhere it only speaks of failures.
-compile = cmake --build build -j $(JOBS) -- $$([ -t 1 ] || echo --quiet)
+compile = scripts/compile --jobs $(JOBS)
 
 help: ## this list
 	@echo 'Cohort: distributed deep-learning training for C++.'
@@ -21,14 +19,14 @@ setup: ## install what the build needs and is missing (asks nothing)
 	@scripts/setup
 
 build: setup ## the release tree in build/, every program in build/bin/ (the default)
-	@cmake --preset release -DCOHORT_TORCH=$(torch) --log-level=NOTICE >/dev/null
-	$(compile)
+	@$(compile)
 
-demo: build ## build, then train a small network on Fashion-MNIST with two workers
-	@scripts/demo
+demo: setup ## build what it needs, then train a small network on Fashion-MNIST with two workers
+	@$(compile) demo_programs
+	scripts/demo
 
-test: build ## build, then run every test but the frameworks' and the slow ones
-	@ctest --preset release -j $(JOBS) --progress
+test: build ## build, then run every test but the frameworks' and the slow ones; times in build/junit/
+	@tests/run-ctest release -j $(JOBS) --progress
 
 test-frameworks: build ## run TensorFlow and PyTorch programs; installs both into .venv-frameworks
 	@tests/frameworks/run
@@ -44,6 +42,9 @@ bench: build ## run every benchmark of bench/benchmarks.txt; results in build/be
 
 bench-%: build ## run one benchmark of bench/benchmarks.txt
 	@scripts/bench $*
+
+bench-build: setup ## measure what building takes, in processor seconds, without the compiler cache
+	@scripts/bench build
 
 format: setup ## lay the sources out as .clang-format says
 	@git ls-files -co --exclude-standard -z '*.h' '*.cpp' | xargs -0 -r clang-format-14 -i

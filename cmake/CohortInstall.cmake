@@ -1,13 +1,11 @@
 # `cmake --install`: programs, libraries, headers and the CMake package, so that an outside project
-# says find_package(Cohort) and links Cohort::base, Cohort::cluster, ...
+# says find_package(Cohort 0.1 REQUIRED COMPONENTS cluster) and links Cohort::cluster.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 get_property(_modules GLOBAL PROPERTY COHORT_MODULES)
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Cohort")
 
-install(TARGETS ${_modules} EXPORT CohortTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(EXPORT CohortTargets NAMESPACE Cohort:: DESTINATION "${_package_dir}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/cohort" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
         FILES_MATCHING PATTERN "*.h" PATTERN tools EXCLUDE PATTERN "*_test.h" EXCLUDE)
 install(DIRECTORY "${PROJECT_BINARY_DIR}/generated/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
@@ -18,22 +16,49 @@ foreach(_program cohort cohort-torch-probe)
   endif()
 endforeach()
 
-# The package's find_dependency() lines follow from what the exported libraries link: a static
-# library passes even its private dependencies on.
+# Modules are exported in three sets, by what they need: nothing unusual, MPI, or LibTorch. The package
+# looks for MPI and LibTorch only where a module of that set is asked for (CohortConfig.cmake.in).
+# What a set needs follows from what its libraries link: a static library passes even its private
+# dependencies on.
 set(_how_fmt "find_dependency(fmt)")
 set(_how_Threads "find_dependency(Threads)")
 set(_how_OpenSSL "find_dependency(OpenSSL)")
-set(_how_MPI "find_dependency(MPI COMPONENTS CXX)")
+set(_how_MPI "")  # CohortConfig.cmake.in does it
 set(_how_nlohmann_json "find_dependency(nlohmann_json)")
 set(_how_tomlplusplus "find_dependency(tomlplusplus)")
 set(_how_CLI11 "find_dependency(CLI11)")
 set(_how_ZLIB "find_dependency(ZLIB)")
 set(_how_PkgConfig "find_dependency(PkgConfig)
-pkg_check_modules(httplib REQUIRED QUIET IMPORTED_TARGET cpp-httplib)")
+pkg_check_modules(httplib QUIET IMPORTED_TARGET cpp-httplib)
+if(NOT httplib_FOUND)
+  set(Cohort_FOUND FALSE)
+  set(Cohort_NOT_FOUND_MESSAGE \"Cohort needs cpp-httplib: install what Debian calls libcpp-httplib-dev.\")
+  return()
+endif()")
 
-set(COHORT_FIND_DEPENDENCIES "")
+foreach(_set Plain Mpi Torch)
+  set(COHORT_MODULES_${_set} "")
+  set(COHORT_FIND_${_set} "")
+endforeach()
 foreach(_module IN LISTS _modules)
   get_target_property(_links ${_module} INTERFACE_LINK_LIBRARIES)
+  set(_set Plain)
+  foreach(_other Mpi Torch)
+    foreach(_below IN LISTS COHORT_MODULES_${_other})
+      if("cohort_${_below}" IN_LIST _links)
+        set(_set ${_other})
+      endif()
+    endforeach()
+  endforeach()
+  if(_links MATCHES "Cohort::torch")
+    set(_set Torch)
+  elseif(_links MATCHES "MPI::")
+    set(_set Mpi)
+  endif()
+  get_target_property(_name ${_module} EXPORT_NAME)
+  list(APPEND COHORT_MODULES_${_set} ${_name})
+  install(TARGETS ${_module} EXPORT Cohort${_set} ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+
   string(REGEX MATCHALL "[A-Za-z0-9_]+::" _namespaces "${_links}")
   foreach(_namespace IN LISTS _namespaces)
     string(REPLACE "::" "" _namespace "${_namespace}")
@@ -43,11 +68,17 @@ foreach(_module IN LISTS _modules)
       message(FATAL_ERROR "${_module} links ${_namespace}::..., which the installed package cannot "
                           "find yet. Add _how_${_namespace} to cmake/CohortInstall.cmake.")
     endif()
-    list(APPEND COHORT_FIND_DEPENDENCIES "${_how_${_namespace}}")
+    list(APPEND COHORT_FIND_${_set} "${_how_${_namespace}}")
   endforeach()
 endforeach()
-list(REMOVE_DUPLICATES COHORT_FIND_DEPENDENCIES)
-list(JOIN COHORT_FIND_DEPENDENCIES "\n" COHORT_FIND_DEPENDENCIES)
+foreach(_set Plain Mpi Torch)
+  if(COHORT_MODULES_${_set})
+    install(EXPORT Cohort${_set} NAMESPACE Cohort:: DESTINATION "${_package_dir}"
+            FILE Cohort${_set}Targets.cmake)
+  endif()
+  list(REMOVE_DUPLICATES COHORT_FIND_${_set})
+  list(JOIN COHORT_FIND_${_set} "\n" COHORT_FIND_${_set})
+endforeach()
 
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/CohortConfig.cmake.in" "${PROJECT_BINARY_DIR}/CohortConfig.cmake"

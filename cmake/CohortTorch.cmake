@@ -1,74 +1,145 @@
-# LibTorch, as the imported target Cohort::torch; COHORT_HAVE_TORCH says whether there is one.
+# cohort_find_torch([VERSION V] [FOLDERS ...] [PYTHONS ...]): LibTorch, as the imported target Cohort::torch.
 #
-# Looked for in this order, as scripts/setup does: a torch 2.x package of .venv in this tree, of
-# python3 on the PATH, of the system's python3; then an installed libtorch-dev (1.13), also under
-# CMAKE_PREFIX_PATH. Its own CMake package is not used: that of a CUDA build stops the configure on
-# a machine that has no CUDA toolkit, and Cohort needs none. Installed beside CohortConfig.cmake: an
-# outside project finds LibTorch in the same way.
-set(COHORT_HAVE_TORCH FALSE)
-if(DEFINED COHORT_TORCH AND NOT COHORT_TORCH)
-  message(STATUS "LibTorch: switched off (COHORT_TORCH=OFF)")
-  return()
-endif()
+# Looked for in this order: Torch_DIR; the folders of CMAKE_PREFIX_PATH; FOLDERS; the torch packages of
+# PYTHONS; /usr/local and /usr (Debian's libtorch-dev). VERSION: only that release will do (static
+# libraries that were compiled with one do not go with another). A Torch_DIR that does not fit is an
+# answer, not a hint: nothing else is tried then.
+#
+# Sets COHORT_HAVE_TORCH; where it is TRUE also COHORT_TORCH_VERSION (2.13.0), COHORT_TORCH_FOLDER and
+# COHORT_TORCH_LIBRARY_DIR; where it is FALSE, COHORT_TORCH_PROBLEM: what was looked at, as lines.
+#
+# LibTorch's own CMake package is not used: that of a CUDA build stops the configure on a machine that
+# has no CUDA toolkit, and Cohort needs none. Installed beside CohortConfig.cmake.
 
-set(_torch_includes "")
-foreach(_python "${PROJECT_SOURCE_DIR}/.venv/bin/python3" python3 /usr/bin/python3)
-  execute_process(
-    COMMAND "${_python}" "${CMAKE_CURRENT_LIST_DIR}/find_torch.py"
-    OUTPUT_VARIABLE _torch_found OUTPUT_STRIP_TRAILING_WHITESPACE
-    ERROR_VARIABLE _torch_reason RESULT_VARIABLE _torch_result)
-  if(_torch_result EQUAL 0)
-    string(REPLACE "\t" ";" _torch_found "${_torch_found}")
-    list(GET _torch_found 0 COHORT_TORCH_VERSION)
-    list(GET _torch_found 1 _torch_folder)
-    set(_torch_includes "${_torch_folder}/include" "${_torch_folder}/include/torch/csrc/api/include")
-    set(_torch_libraries "${_torch_folder}/lib")
-    break()
-  elseif(_torch_reason AND NOT _torch_reason MATCHES "no torch package")
-    string(STRIP "${_torch_reason}" _torch_reason)
-    message(STATUS "LibTorch: skipped ${_torch_reason}")
-  endif()
-endforeach()
-
-if(NOT _torch_includes)
-  find_path(COHORT_TORCH_HEADERS torch/csrc/api/include/torch/torch.h)
-  find_library(COHORT_TORCH_LIBRARY torch)
-  mark_as_advanced(COHORT_TORCH_HEADERS COHORT_TORCH_LIBRARY)
-  if(COHORT_TORCH_HEADERS AND COHORT_TORCH_LIBRARY)
-    set(_torch_includes "${COHORT_TORCH_HEADERS}/torch/csrc/api/include")
-    # Naming /usr/include as a system folder would hide the compiler's own headers.
-    if(NOT COHORT_TORCH_HEADERS STREQUAL "/usr/include")
-      list(PREPEND _torch_includes "${COHORT_TORCH_HEADERS}")
+# Sets _version of the LibTorch in FOLDER (a torch package, an unpacked libtorch archive, or /usr) and
+# _libraries, its folder of libraries; or _problem, empty where there is no LibTorch at all.
+function(_cohort_look_at_torch folder)
+  set(version "")
+  set(libraries "")
+  set(problem "")
+  if(EXISTS "${folder}/include/torch/csrc/api/include/torch/torch.h")
+    # Newer releases have the macros in the second.
+    foreach(header csrc/api/include/torch/version.h headeronly/version.h)
+      if(EXISTS "${folder}/include/torch/${header}")
+        file(STRINGS "${folder}/include/torch/${header}" lines
+             REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) +[0-9]+")
+        if(lines)
+          string(REGEX REPLACE "[^0-9;]" "" version "${lines}")
+          string(REPLACE ";" "." version "${version}")
+        endif()
+      endif()
+    endforeach()
+    foreach(place lib "lib/${CMAKE_LIBRARY_ARCHITECTURE}")
+      if(EXISTS "${folder}/${place}/libtorch.so")
+        set(libraries "${folder}/${place}")
+      endif()
+    endforeach()
+    set(config "${folder}/share/cmake/Torch/TorchConfig.cmake")
+    set(old_abi "")
+    if(EXISTS "${config}")
+      file(STRINGS "${config}" old_abi REGEX "_GLIBCXX_USE_CXX11_ABI=0")
     endif()
-    cmake_path(GET COHORT_TORCH_LIBRARY PARENT_PATH _torch_libraries)
-    file(STRINGS "${COHORT_TORCH_HEADERS}/torch/csrc/api/include/torch/version.h" COHORT_TORCH_VERSION
-         REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
-    string(REGEX REPLACE "[^0-9;]" "" COHORT_TORCH_VERSION "${COHORT_TORCH_VERSION}")
-    string(REPLACE ";" "." COHORT_TORCH_VERSION "${COHORT_TORCH_VERSION}")
+    if(NOT version)
+      set(problem "has a LibTorch of unknown version")
+    elseif(version VERSION_LESS 1.13)
+      set(problem "has LibTorch ${version}, older than 1.13")
+    elseif(NOT libraries)
+      set(problem "has the headers of LibTorch ${version}, but no lib/libtorch.so")
+    elseif(old_abi)
+      set(problem "has LibTorch ${version} with the old C++ ABI")
+    endif()
   endif()
-endif()
+  set(_version "${version}" PARENT_SCOPE)
+  set(_libraries "${libraries}" PARENT_SCOPE)
+  set(_problem "${problem}" PARENT_SCOPE)
+endfunction()
 
-if(NOT _torch_includes)
-  message(WARNING "No LibTorch: what needs it is not built. To get it, run scripts/setup.")
-  return()
-endif()
+function(_cohort_add_torch folder libraries)
+  set(includes "${folder}/include" "${folder}/include/torch/csrc/api/include")
+  # Naming /usr/include as a system folder would hide the compiler's own headers.
+  list(REMOVE_ITEM includes /usr/include)
+  # Imported, as LibTorch is no part of what Cohort installs.
+  add_library(Cohort::torch INTERFACE IMPORTED GLOBAL)
+  target_include_directories(Cohort::torch SYSTEM INTERFACE ${includes})
+  # A torch package brings the headers of a fmt of its own, without the library, and they come first.
+  target_compile_definitions(Cohort::torch INTERFACE FMT_HEADER_ONLY)
+  target_link_directories(Cohort::torch INTERFACE "${libraries}")
+  # The C++ library first: some torch packages carry parts of an older one (std::filesystem), which would
+  # answer a program's calls otherwise.
+  target_link_libraries(Cohort::torch INTERFACE stdc++ torch torch_cpu c10)
+  if(EXISTS "${libraries}/libtorch_cuda.so")
+    # Nothing refers to them by name: they register their devices when they are loaded.
+    target_link_libraries(Cohort::torch INTERFACE
+      -Wl,--push-state,--no-as-needed torch_cuda c10_cuda -Wl,--pop-state)
+  endif()
+  # What the libraries themselves need they find by their own run paths.
+  target_link_options(Cohort::torch INTERFACE -Wl,--allow-shlib-undefined)
+endfunction()
 
-# Imported, as LibTorch is no part of what Cohort installs.
-add_library(Cohort::torch INTERFACE IMPORTED GLOBAL)
-target_include_directories(Cohort::torch SYSTEM INTERFACE ${_torch_includes})
-# A torch package brings the headers of a fmt of its own, without the library, and they come first.
-target_compile_definitions(Cohort::torch INTERFACE FMT_HEADER_ONLY)
-target_link_directories(Cohort::torch INTERFACE "${_torch_libraries}")
-# The C++ library first: some torch packages carry parts of an older one (std::filesystem), which would
-# answer a program's calls otherwise.
-target_link_libraries(Cohort::torch INTERFACE stdc++ torch torch_cpu c10)
-if(EXISTS "${_torch_libraries}/libtorch_cuda.so")
-  # Nothing refers to them by name: they register their devices when they are loaded.
-  target_link_libraries(Cohort::torch INTERFACE
-    -Wl,--push-state,--no-as-needed torch_cuda c10_cuda -Wl,--pop-state)
-endif()
-# What the libraries themselves need they find by their own run paths.
-target_link_options(Cohort::torch INTERFACE -Wl,--allow-shlib-undefined)
-set(COHORT_TORCH_LIBRARY_DIR "${_torch_libraries}")
-set(COHORT_HAVE_TORCH TRUE)
-message(STATUS "LibTorch: ${COHORT_TORCH_VERSION} from ${_torch_libraries}")
+function(cohort_find_torch)
+  cmake_parse_arguments(ARG "" "VERSION" "FOLDERS;PYTHONS" ${ARGN})
+  set(problems "")
+
+  set(prefixes ${CMAKE_PREFIX_PATH})
+  string(REPLACE ":" ";" from_environment "$ENV{CMAKE_PREFIX_PATH}")
+  list(APPEND prefixes ${from_environment})
+  set(folders "")
+  foreach(prefix IN LISTS prefixes)
+    # torch.utils.cmake_prefix_path is TORCH/share/cmake.
+    list(APPEND folders "${prefix}" "${prefix}/../..")
+  endforeach()
+  list(APPEND folders ${ARG_FOLDERS})
+  set(pythons ${ARG_PYTHONS})
+  set(last_folders /usr/local /usr)
+  if(Torch_DIR)
+    set(folders "${Torch_DIR}/../../.." "${Torch_DIR}")
+    set(pythons "")
+    set(last_folders "")
+  endif()
+
+  foreach(candidate IN LISTS folders pythons last_folders)
+    set(folder "${candidate}")
+    if(candidate IN_LIST pythons)
+      execute_process(COMMAND "${candidate}" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/find_torch.py"
+        OUTPUT_VARIABLE found OUTPUT_STRIP_TRAILING_WHITESPACE
+        ERROR_VARIABLE reason ERROR_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE result)
+      if(NOT result EQUAL 0)
+        if(reason AND NOT reason MATCHES "no torch package")
+          list(APPEND problems "${reason}")
+        endif()
+        continue()
+      endif()
+      string(REGEX REPLACE "^[^\t]*\t" "" folder "${found}")
+    endif()
+    cmake_path(ABSOLUTE_PATH folder NORMALIZE)
+    string(REGEX REPLACE "/$" "" folder "${folder}")
+    if(NOT folder)
+      continue()
+    endif()
+    _cohort_look_at_torch("${folder}")
+    if(NOT _problem AND _version AND ARG_VERSION AND NOT _version VERSION_EQUAL ARG_VERSION)
+      set(_problem "has LibTorch ${_version}, not ${ARG_VERSION}")
+    endif()
+    if(_problem)
+      list(APPEND problems "${folder} ${_problem}")
+    elseif(_version)
+      if(NOT TARGET Cohort::torch)
+        _cohort_add_torch("${folder}" "${_libraries}")
+      endif()
+      set(COHORT_HAVE_TORCH TRUE PARENT_SCOPE)
+      set(COHORT_TORCH_VERSION "${_version}" PARENT_SCOPE)
+      set(COHORT_TORCH_FOLDER "${folder}" PARENT_SCOPE)
+      set(COHORT_TORCH_LIBRARY_DIR "${_libraries}" PARENT_SCOPE)
+      return()
+    elseif(folder IN_LIST ARG_FOLDERS)
+      list(APPEND problems "${folder} has no LibTorch any more")
+    endif()
+  endforeach()
+  if(Torch_DIR AND NOT problems)
+    list(APPEND problems "Torch_DIR=${Torch_DIR} has no LibTorch")
+  endif()
+  list(REMOVE_DUPLICATES problems)
+  list(JOIN problems "\n  " problems)
+  set(COHORT_HAVE_TORCH FALSE PARENT_SCOPE)
+  set(COHORT_TORCH_PROBLEM "${problems}" PARENT_SCOPE)
+endfunction()

@@ -1,23 +1,29 @@
-"""Does what docs/guide.md says: writes its files, runs its commands against an installed Cohort.
+"""Does what a page of docs/ says: writes its files, runs its commands against an installed Cohort, in an
+empty folder and a clean environment: nothing of this tree is on the PATH or in a variable.
 
-    guide_test.py SOURCE_DIR BUILD_DIR
+    guide_test.py SOURCE_DIR BUILD_DIR guide.md|program.md
 """
 
-import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
 
 SOURCE, BUILD = map(pathlib.Path, sys.argv[1:3])
+PAGE = sys.argv[3]
 LIMIT = 600  # seconds for one command
+SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+# Open MPI does not start as root, or more ranks than there are cores, unless it is told to.
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+       "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 
 
 def parts(text):
-    """The guide's files, as (name, content), and commands, as (None, command), in their order."""
-    fence = re.compile(r"(?:^`([\w.]+)`:\n\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
+    """The page's files, as (name, content), and commands, as (None, command), in their order."""
+    fence = re.compile(r"(?:^`([\w.]+)`[^`\n]*:\n\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
     for name, kind, content in fence.findall(text):
         if name:
             yield name, content
@@ -25,32 +31,59 @@ def parts(text):
             yield from ((None, line[2:]) for line in content.splitlines() if line.startswith("$ "))
 
 
+def clean_environment(home):
+    """What a shell has before anybody set anything; CMake is put there where it is not the system's."""
+    path = SYSTEM_PATH
+    if not shutil.which("cmake", path=SYSTEM_PATH):
+        tools = home / "tools"
+        tools.mkdir()
+        (tools / "cmake").symlink_to(shutil.which("cmake"))
+        path = f"{tools}:{path}"
+    return {"HOME": str(home), "PATH": path} | MPI
+
+
+def run_page(home, work):
+    """Its commands' number, and all that they printed."""
+    environment, commands, printed = clean_environment(home), 0, ""
+    for name, content in parts((SOURCE / "docs" / PAGE).read_text()):
+        if name:
+            (work / name).write_text(content)
+            continue
+        if content.startswith("mpirun ") and not shutil.which("mpirun", path=environment["PATH"]):
+            continue
+        commands += 1
+        done = subprocess.run(["bash", "-ec", content], cwd=work, env=environment, text=True,
+                              timeout=LIMIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        print(f"$ {content}\n{done.stdout[-3000:]}", flush=True)
+        if done.returncode != 0:
+            sys.exit(f"guide_test: {shlex.quote(content)} ended with {done.returncode}")
+        printed += done.stdout
+    return commands, printed
+
+
+def check_guide(commands, printed):
+    weights = re.findall(r"weights ([0-9a-f]{64})", printed)
+    if commands < 8 or len(weights) < 4:
+        sys.exit(f"guide_test: only {commands} commands and {len(weights)} fingerprints were seen")
+    if len(set(weights)) != 1:
+        sys.exit(f"guide_test: the guide promises the same weights, but they are {set(weights)}")
+
+
+def check_program(commands, printed):
+    if commands < 3 or printed.count("worker/2 was here") < 3:
+        sys.exit(f"guide_test: {commands} commands; three workers did not all see worker/2")
+    if re.search("torch", printed, re.IGNORECASE):
+        sys.exit("guide_test: a program without LibTorch heard of it (above)")
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="cohort-guide-") as folder:
         home, work = pathlib.Path(folder, "home"), pathlib.Path(folder, "work")
+        home.mkdir()
         work.mkdir()
         subprocess.run(["cmake", "--install", BUILD, "--prefix", home / "cohort"], check=True,
                        stdout=subprocess.DEVNULL)
-        # The LibTorch that Cohort was built with, as a person who follows the guide has it.
-        path = f"{SOURCE / '.venv' / 'bin'}:{os.environ['PATH']}"
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
-        environment |= {"HOME": str(home), "PATH": path}
-        weights, commands = [], 0
-        for name, content in parts((SOURCE / "docs" / "guide.md").read_text()):
-            if name:
-                (work / name).write_text(content)
-                continue
-            commands += 1
-            done = subprocess.run(["bash", "-ec", content], cwd=work, env=environment, text=True,
-                                  timeout=LIMIT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            print(f"$ {content}\n{done.stdout[-3000:]}", flush=True)
-            if done.returncode != 0:
-                sys.exit(f"guide_test: {shlex.quote(content)} ended with {done.returncode}")
-            weights += re.findall(r"weights ([0-9a-f]{64})", done.stdout)
-        if commands < 8 or len(weights) < 4:
-            sys.exit(f"guide_test: only {commands} commands and {len(weights)} fingerprints were seen")
-        if len(set(weights)) != 1:
-            sys.exit(f"guide_test: the guide promises the same weights, but they are {set(weights)}")
+        {"guide.md": check_guide, "program.md": check_program}[PAGE](*run_page(home, work))
 
 
 main()
