@@ -21,11 +21,6 @@ if(COHORT_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12 CACHE STRING "Units a batch")
 
-if(COHORT_UNITY)
-  # To GCC the units of a batch are headers, whose anonymous namespaces it warns of.
-  add_compile_options(-Wno-subobject-linkage)
-endif()
-
 find_program(COHORT_CCACHE ccache)
 if(COHORT_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${COHORT_CCACHE}")
