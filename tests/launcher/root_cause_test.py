@@ -75,6 +75,17 @@ class RootCause(LauncherTest):
         self.assertIn("all_reduce", words["worker/0"]["during"])
         self.assertIn("lost worker/1", result.stderr)
 
+    def test_of_tasks_on_other_hosts_too(self):
+        shell = self.folder / "shell"  # a remote shell that goes nowhere
+        shell.write_text('#!/bin/sh\nshift\nexec "$@"\n')
+        shell.chmod(0o755)
+        result = self.run_job("-n", 3, "--hosts", "host0:1,host1:1,host2:1", "--address", "127.0.0.1",
+                              "--remote-shell", shell, "--", PROGRAM, "own", 1, 3)
+        self.assertRegex(result.last_line, r"^cohort: worker/1 on host1 \(pid \d+\) " + FAILURES["own"] + "$")
+        self.assertEqual(result.log("worker/1"),
+                         b"step 3 is the last\nfailing_program: sample 30 is broken. Mend it.\n")
+        self.assertIn("worker/0 (exit code 1, lost worker/1)", result.stderr)
+
     def test_however_little_it_says(self):
         for how, pattern in OTHERS.items():
             with self.subTest(how):

@@ -131,7 +131,7 @@ TEST_F(HostTaskTest, RunsTheProgramWithItsEnvironmentFolderAndSecret) {
 TEST_F(HostTaskTest, PassesTheProgramsLastWordOnBehindItsOutput) {
   start(
       "echo one; printf 'cohort last word 1\\nerror\\n%s\\n3\\n\\n0\\n\\nbad sample' $$ "
-      ">/dev/fd/$COHORT_LAST_WORD_FD; exit 3");
+      "1<>/proc/self/fd/$COHORT_LAST_WORD_FD; exit 3");
   EXPECT_EQ(finish(), 3);
   LastWordFilter filter(mark_);
   const std::string rest = filter.feed(output()) + filter.finish();

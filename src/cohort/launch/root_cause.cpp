@@ -90,9 +90,13 @@ const TaskRecord* follow_losses(const TaskRecord& task, const std::vector<TaskRe
   return nullptr;
 }
 
-bool has_its_own_reason(const TaskRecord& task) {
-  return !looks_like_a_lost_peer(task) &&
-         (task.last_word.kind == LastWord::Kind::error || task.exit->signal != 0);
+bool spoke_of_an_error(const TaskRecord& task) {
+  return task.last_word.kind == LastWord::Kind::error;
+}
+
+// It said so itself, or a signal ended it.
+bool has_a_reason(const TaskRecord& task) {
+  return spoke_of_an_error(task) || (task.exit->signal != 0 && !looks_like_a_lost_peer(task));
 }
 
 // "worker/0 and worker/2 waited for it in all_reduce #3 of 1000 x f32".
@@ -159,9 +163,10 @@ TaskRecord choose_root_cause(const std::vector<TaskRecord>& failures,
       return found;
     }
   }
-  auto first = std::find_if(failures.begin(), failures.end(), has_its_own_reason);
-  if (first == failures.end())
-    first = std::find_if_not(failures.begin(), failures.end(), looks_like_a_lost_peer);
+  const bool spoken = std::any_of(failures.begin(), failures.end(), spoke_of_an_error);
+  const auto first =
+      spoken ? std::find_if(failures.begin(), failures.end(), has_a_reason)
+             : std::find_if_not(failures.begin(), failures.end(), looks_like_a_lost_peer);
   return first != failures.end() ? *first : failures.front();
 }
 

@@ -13,9 +13,9 @@ namespace cohort::launch {
 //
 // A task that failed for want of another names that one in its last word (last_word.h): from the
 // earliest such task the way leads to the one that lost nobody, even when that one ended with exit
-// code 0, too early. Else a failure of a task that spoke of an error of its own, or that a signal
-// ended, goes before one that said nothing, and that before one whose last lines speak of a lost
-// peer. Between equals the earliest counts.
+// code 0, too early. Else, where a task spoke of an error of its own, the earliest of those that
+// did and those that a signal ended; where none did, the earliest whose last lines do not speak of
+// a lost peer.
 TaskRecord choose_root_cause(const std::vector<TaskRecord>& failures,
                              const std::vector<TaskRecord>& all);
 

@@ -68,6 +68,11 @@ TEST(RootCause, AnErrorOfItsOwnGoesBeforeSilenceAndSilenceBeforeALoss) {
   std::vector<TaskRecord> failures = {said(0, lost("")), failed(2, {.code = 1}, {"silent"}),
                                       said(1, own)};
   EXPECT_EQ(choose_root_cause(failures, failures).id.index, 1);
+  failures.insert(failures.begin(), failed(3, {.signal = SIGKILL}, {"step 4"}));
+  EXPECT_EQ(choose_root_cause(failures, failures).id.index, 3);
+  failures.erase(failures.begin());
+  failures.back() = failed(3, {.signal = SIGKILL}, {"step 4"});
+  EXPECT_EQ(choose_root_cause(failures, failures).id.index, 2) << "time decides between the silent";
   failures.pop_back();
   EXPECT_EQ(choose_root_cause(failures, failures).id.index, 2);
   failures.pop_back();
