@@ -10,6 +10,16 @@
 
 namespace cohort {
 
+namespace {
+
+// LibTorch's errors end in the functions that were called, which tell the reader of a program's
+// last line nothing.
+std::string_view without_stack_trace(std::string_view what) {
+  return what.substr(0, what.find("\nException raised from "));
+}
+
+}  // namespace
+
 int run_main(std::string_view program, const std::function<int()>& body) noexcept {
   try {
     return body();
@@ -20,7 +30,7 @@ int run_main(std::string_view program, const std::function<int()>& body) noexcep
     fmt::print(stderr, "{}: {}\n", program, error.what());
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", program, error.what());
+    fmt::print(stderr, "{}: {}\n", program, without_stack_trace(error.what()));
     return 1;
   }
 }
