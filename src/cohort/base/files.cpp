@@ -27,9 +27,13 @@ std::string read_file(const std::filesystem::path& path) {
   }
 }
 
-void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+void write_file_atomically(const std::filesystem::path& path, std::string_view text, mode_t mode) {
   std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
-  UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  const auto make = [&] {
+    return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+  };
+  UniqueFd fd(make());
+  if (!fd && errno == EEXIST && ::unlink(temporary.c_str()) == 0) fd.reset(make());
   int code = fd ? 0 : errno;
   while (code == 0 && !text.empty()) {
     ssize_t count = ::write(fd.get(), text.data(), text.size());
@@ -41,7 +45,9 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   if (code == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) code = errno;
   if (code == 0) return;
   ::unlink(temporary.c_str());
-  throw SystemError(fmt::format("cannot write '{}'", path.string()), code);
+  throw SystemError(
+      fmt::format("cannot write '{}'", path.string()), code,
+      {.advice = code == EFBIG ? "Raise the limit on the size of files: ulimit -f" : ""});
 }
 
 std::string utc_timestamp() {

@@ -4,6 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
+#include <future>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "cohort/base/error.h"
 
@@ -19,6 +25,41 @@ std::uint64_t raise_file_limit(std::uint64_t wanted) {
   if (::setrlimit(RLIMIT_NOFILE, &limit) != 0)
     throw SystemError("cannot raise the limit of open files", errno);
   return limit.rlim_cur;
+}
+
+void require_threads(int count, std::string_view what) {
+  std::promise<void> over;
+  const std::shared_future<void> end = over.get_future().share();
+  std::vector<std::thread> threads;
+  std::exception_ptr refused;
+  try {
+    threads.reserve(static_cast<std::size_t>(count));
+    for (int i = 0; i < count; ++i) threads.emplace_back([end] { end.wait(); });
+  } catch (const std::system_error&) {
+    refused = std::current_exception();
+  } catch (const std::bad_alloc&) {
+    refused = std::current_exception();
+  }
+  const auto started = threads.size();
+  over.set_value();
+  for (std::thread& thread : threads) thread.join();
+  if (refused)
+    throw SystemError(
+        fmt::format("cannot start {} threads for {}: the system gives {}", count, what, started),
+        EAGAIN, {.advice = limits_advice()});
+}
+
+std::string limits_advice() {
+  const auto shown = [](int resource, std::uint64_t unit) {
+    rlimit limit{};
+    if (::getrlimit(static_cast<__rlimit_resource>(resource), &limit) != 0) return std::string("?");
+    return limit.rlim_cur == RLIM_INFINITY ? std::string("unlimited")
+                                           : std::to_string(limit.rlim_cur / unit);
+  };
+  return fmt::format(
+      "Raise the limit on processes (ulimit -u, now {}) or on memory (ulimit -v, now {}), or end "
+      "some of this user's processes.",
+      shown(RLIMIT_NPROC, 1), shown(RLIMIT_AS, 1024));
 }
 
 }  // namespace cohort

@@ -1,5 +1,7 @@
 #include "cohort/base/text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <numeric>
@@ -71,6 +73,47 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   return best;
+}
+
+namespace {
+
+// How many bytes of UTF-8 a control character at the beginning has; 0: it is none.
+std::size_t control_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  if (byte(0) < 0x20 || byte(0) == 0x7f) return 1;
+  if (byte(0) == 0xc2 && byte(1) >= 0x80 && byte(1) <= 0x9f) return 2;  // U+0080 to U+009F
+  if (byte(0) == 0xe2 && byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae) return 3;
+  if (byte(0) == 0xe2 && byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9) return 3;
+  // A byte that begins no character may be a control character to an old terminal.
+  return byte(0) >= 0x80 && byte(0) <= 0x9f ? 1 : 0;
+}
+
+// How many bytes the character at the beginning has, as its first byte says.
+std::size_t character_length(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text.front());
+  const std::size_t length = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  for (std::size_t i = 1; i < length; ++i)
+    if (i >= text.size() || (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 1;
+  return length;
+}
+
+}  // namespace
+
+std::string escape_controls(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t control = control_length(text);
+    const std::size_t length = control > 0 ? control : character_length(text);
+    for (std::size_t i = 0; i < length; ++i)
+      if (control > 0)
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
+      else
+        result += text[i];
+    text.remove_prefix(length);
+  }
+  return result;
 }
 
 std::string shell_quote(std::string_view text) {

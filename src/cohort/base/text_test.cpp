@@ -36,5 +36,23 @@ TEST(Text, ShellQuoteLeavesPlainWordsAlone) {
   EXPECT_EQ(shell_quote(""), "''");
 }
 
+TEST(Text, ControlCharactersAreShownNotObeyed) {
+  EXPECT_EQ(escape_controls("\x1b[2Jgone\n"), "\\x1b[2Jgone\\x0a");
+  EXPECT_EQ(escape_controls("\xc2\x9b"
+                            "2J"),
+            "\\xc2\\x9b"
+            "2J");  // CSI as one character
+  EXPECT_EQ(escape_controls("\x9b"
+                            "2J"),
+            "\\x9b"
+            "2J");
+  EXPECT_EQ(escape_controls("a\xe2\x80\xae"
+                            "b"),
+            "a\\xe2\\x80\\xae"
+            "b");  // right to left
+  EXPECT_EQ(escape_controls("caf\xc3\xa9 \xe2\x82\xac \xc3\x9f"),
+            "caf\xc3\xa9 \xe2\x82\xac \xc3\x9f");
+}
+
 }  // namespace
 }  // namespace cohort

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include <filesystem>
 #include <thread>
@@ -117,6 +118,38 @@ TEST_F(ControlSocketTest, WhoAsksWithoutReadingHoldsUpNobody) {
   for (int i = 0; i < 100; ++i)
     if (write_some(fd.get(), line).status == IoResult::Status::would_block) break;
   EXPECT_EQ(ask("next"), "<next>");
+}
+
+TEST_F(ControlSocketTest, WhoFindsItFullWaitsAndIsToldApartFromOneThatIsGone) {
+  std::vector<UniqueFd> crowd;
+  for (std::size_t i = 0; i < ControlSocket::kMostClients; ++i) crowd.push_back(connect());
+  EXPECT_THROW(ask_launcher(path_, "x", Deadline::after(std::chrono::milliseconds(100))),
+               TimeoutError);
+  std::thread leaves([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    crowd.clear();
+  });
+  EXPECT_EQ(ask("patient"), "<patient>");
+  leaves.join();
+}
+
+TEST(ControlSocket, WhatAKilledLauncherLeftIsGoneAndARunningOneThatTakesNobodyIsNot) {
+  const auto path = ControlSocket::new_path();
+  UniqueFd listener = listen_on(Endpoint::unix_path(path));
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  std::vector<UniqueFd> waiting;  // until the system lets no more wait
+  for (int i = 0; i < 3; ++i) {
+    waiting.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_un address{.sun_family = AF_UNIX};
+    path.native().copy(address.sun_path, sizeof address.sun_path - 1);
+    ::connect(waiting.back().get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  }
+  EXPECT_THROW(ask_launcher(path, "x", Deadline::after(std::chrono::milliseconds(100))),
+               TimeoutError);
+  listener.reset();
+  EXPECT_TRUE(std::filesystem::exists(path));
+  EXPECT_THROW(ask_launcher(path, "x", Deadline::after(seconds(5))), PeerError);
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(ControlSocket, LeavesNoFileBehind) {

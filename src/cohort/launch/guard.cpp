@@ -10,6 +10,7 @@
 #include <set>
 
 #include "cohort/base/error.h"
+#include "cohort/base/limits.h"
 #include "cohort/launch/process.h"
 
 namespace cohort::launch {
@@ -33,6 +34,10 @@ struct Message {
   // Nothing of the launcher's may be held open: a pipe's reader waits for its last writer.
   ::dup2(input, 0);
   ::close_range(1, ~0U, 0);
+  // A guard that takes the place of another is started with the launcher's signals blocked.
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
 
   std::set<pid_t> groups;
   Message message;
@@ -54,25 +59,52 @@ struct Message {
 
 }  // namespace
 
-Guard::Guard(std::string job, std::filesystem::path control, const char* variable) {
+Guard::Guard(std::string job, std::filesystem::path control, const char* variable)
+    : job_(std::move(job)), control_(std::move(control)), variable_(variable) {
+  start();
+}
+
+void Guard::start() {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   UniqueFd reader(fds[0]);
-  pipe_.reset(fds[1]);
-  pid_ = ::fork();
-  if (pid_ < 0) throw SystemError("cannot start the guard process", errno);
-  if (pid_ == 0) stand_guard(reader.get(), job, control, variable);
+  UniqueFd writer(fds[1]);
+  const pid_t pid = ::fork();
+  if (pid < 0)
+    throw SystemError("cannot start the guard process", errno, {.advice = limits_advice()});
+  if (pid == 0) stand_guard(reader.get(), job_, control_, variable_);
+  pipe_ = std::move(writer);
+  pid_ = pid;
+}
+
+bool Guard::replace_if_dead() {
+  if (pid_ > 0) {
+    siginfo_t info{};
+    if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0)
+      return false;
+    pid_ = -1;
+  }
+  start();
+  for (pid_t group : groups_) tell(kWatch, group);
+  return true;
 }
 
 Guard::~Guard() {
   tell(kDismiss, 0);
   pipe_.reset();
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  while (pid_ > 0 && ::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
 }
 
-void Guard::watch(pid_t group) { tell(kWatch, group); }
-void Guard::forget(pid_t group) { tell(kForget, group); }
+void Guard::watch(pid_t group) {
+  groups_.insert(group);
+  tell(kWatch, group);
+}
+
+void Guard::forget(pid_t group) {
+  groups_.erase(group);
+  tell(kForget, group);
+}
 
 void Guard::tell(int verb, pid_t group) {
   Message message{verb, group};

@@ -122,12 +122,25 @@ void settle_elastic(JobOptions& options) {
   options.max_restarts = options.task_restarts = 0;
 }
 
+// The system would end the word there, and run or say something else than was written.
+void require_no_nul(const char* what, const std::string& word) {
+  if (const auto at = word.find('\0'); at != std::string::npos)
+    throw InvalidInput(fmt::format("a word of {} has a zero byte behind '{}'", what,
+                                   escape_controls(std::string_view(word).substr(0, at))),
+                       {.advice = "Leave the zero byte out."});
+}
+
 }  // namespace
 
 void settle(JobOptions& options) {
   if (options.command.empty() || options.command.front().empty())
     throw InvalidInput("no program to run",
                        {.advice = "Put it after --, as in: cohort run -n 2 -- ./train --epochs 3"});
+  for (const std::string& word : options.command) require_no_nul("the program's command", word);
+  for (const auto& [name, value] : options.environment) {
+    require_no_nul("--env", name);
+    require_no_nul("--env", value);
+  }
   if (options.elastic) settle_elastic(options);
   if (options.workers < 1)
     throw InvalidInput(

@@ -3,13 +3,17 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <sstream>
+#include <cerrno>
+#include <fstream>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/launch/job_file_limits.h"
 
 namespace cohort::launch {
 namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
 std::string place(const std::filesystem::path& path, const toml::source_region& source) {
   return fmt::format("{} line {}", path.string(), source.begin.line);
@@ -61,6 +65,19 @@ std::vector<std::string> read_program(const std::filesystem::path& path, const t
   return program;
 }
 
+std::string read_limited(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostBytes + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (file.bad() || !file.is_open())
+    throw SystemError(fmt::format("cannot read the job file '{}'", path.string()), errno);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMostBytes)
+    throw InvalidInput(fmt::format("job file '{}' has more than {} bytes, the most allowed",
+                                   path.string(), kMostBytes));
+  return text;
+}
+
 toml::table parse(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path))
     throw InvalidInput(fmt::format("job file '{}' not found", path.string()),
@@ -68,8 +85,10 @@ toml::table parse(const std::filesystem::path& path) {
   if (std::filesystem::is_directory(path))
     throw InvalidInput(fmt::format("job file '{}' is a folder", path.string()),
                        {.advice = "Name the file itself with --config."});
+  const std::string text = read_limited(path);
+  require_shallow_toml(text, path);
   try {
-    return toml::parse_file(path.string());
+    return toml::parse(text, path.string());
   } catch (const toml::parse_error& error) {
     throw InvalidInput(fmt::format("{} column {}: {}", place(path, error.source()),
                                    error.source().begin.column, error.description()));

@@ -10,6 +10,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
+#include "cohort/base/owned_files.h"
 #include "cohort/launch/root_cause.h"
 
 namespace cohort::launch {
@@ -176,7 +177,8 @@ EarlierJob read_earlier_job(const std::filesystem::path& output) {
                        {.advice = "Name the output folder of a job that was begun."});
   };
   if (!std::filesystem::exists(path)) refuse("does not exist");
-  const auto json = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  const auto json = nlohmann::json::parse(read_own_file(path, OutputFolder::kMostRecordBytes),
+                                          nullptr, /*allow_exceptions=*/false);
   EarlierJob earlier;
   try {
     earlier = {.job = json.at("job"), .attempt = json.at("attempt")};
@@ -188,12 +190,13 @@ EarlierJob read_earlier_job(const std::filesystem::path& output) {
 
 OutputFolder::OutputFolder(std::filesystem::path path, Earlier earlier) : path_(std::move(path)) {
   constexpr const char* kAdvice = "Give a folder that you may write to with --output DIR.";
-  std::error_code code;
-  std::filesystem::create_directories(path_, code);
-  if (code)
+  try {
+    make_own_folder(path_);
+  } catch (const SystemError& error) {
     throw InvalidInput(
-        fmt::format("cannot make the output folder '{}': {}", path_.string(), code.message()),
+        fmt::format("cannot use the output folder '{}': {}", path_.string(), error.message()),
         {.advice = kAdvice});
+  }
   path_ = std::filesystem::absolute(path_);
   lock_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!lock_ || ::access(path_.c_str(), W_OK | X_OK) != 0)
@@ -205,16 +208,19 @@ OutputFolder::OutputFolder(std::filesystem::path path, Earlier earlier) : path_(
         fmt::format("another job is writing into the output folder '{}'", path_.string()),
         {.advice = "Wait for it, or give another folder with --output DIR."});
   if (earlier == Earlier::aside) move_earlier_job_aside();
-  std::filesystem::create_directory(logs(), code);
-  if (code)
+  try {
+    make_own_folder(logs());
+  } catch (const SystemError& error) {
     throw InvalidInput(
-        fmt::format("cannot make the log folder '{}': {}", logs().string(), code.message()),
+        fmt::format("cannot use the log folder '{}': {}", logs().string(), error.message()),
         {.advice = kAdvice});
+  }
 }
 
 void OutputFolder::move_earlier_job_aside() {
   if (!std::filesystem::exists(record())) return;
-  auto earlier = nlohmann::json::parse(read_file(record()), nullptr, /*allow_exceptions=*/false);
+  auto earlier = nlohmann::json::parse(read_own_file(record(), kMostRecordBytes), nullptr,
+                                       /*allow_exceptions=*/false);
   std::string id;
   if (earlier.is_object() && earlier.contains("job") && earlier["job"].is_string())
     id = earlier["job"];

@@ -53,8 +53,10 @@ EarlierJob read_earlier_job(const std::filesystem::path& output);
 class OutputFolder {
  public:
   static constexpr const char* kRecord = "job.json";
+  static constexpr std::size_t kMostRecordBytes = std::size_t{256} << 20;
 
-  // Throws InvalidInput when the folder cannot be made or written, or another job uses it.
+  // Throws InvalidInput when the folder cannot be made or written, when others may write to it
+  // (base/owned_files.h), or another job uses it.
   enum class Earlier { aside, kept };
   explicit OutputFolder(std::filesystem::path path, Earlier earlier = Earlier::aside);
 

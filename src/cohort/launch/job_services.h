@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <thread>
+
 #include "cohort/base/secret.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/cluster/address.h"
@@ -7,6 +10,12 @@
 #include "cohort/cluster/store_server.h"
 
 namespace cohort::launch {
+
+// How many threads JobServices starts at most: the store's, those of Horovod's server and its pool
+// (as many as cpp-httplib chooses), and one of an elastic job's coordinator.
+inline int service_threads() {
+  return 4 + std::max(8, static_cast<int>(std::thread::hardware_concurrency()) - 1);
+}
 
 // What the launcher hosts for the tasks of one attempt: a secret, the rendezvous store, and the
 // key-value server that Horovod's scripts ask for. The store listens on the loopback interface,

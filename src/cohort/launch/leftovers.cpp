@@ -104,4 +104,14 @@ int end_leftovers(const std::string& job, pid_t spared, Deadline deadline, const
   return static_cast<int>(hit.size());
 }
 
+int count_leftovers(const std::string& job, const char* variable) {
+  const std::string marker = fmt::format("{}={}", variable, job);
+  int count = 0;
+  for (const auto& [pid, process] : running_processes())
+    if (pid != ::getpid() && process.name != kGuardName && carries(pid, marker)) ++count;
+  return count;
+}
+
+bool can_find_leftovers() { return read_proc(::getpid(), "environ").has_value(); }
+
 }  // namespace cohort::launch

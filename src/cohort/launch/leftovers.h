@@ -31,4 +31,10 @@ void reap_orphans(const std::set<pid_t>& known);
 int end_leftovers(const std::string& job, pid_t spared, Deadline deadline,
                   const char* variable = kJobVariable);
 
+// How many processes of this user end_leftovers() would find by their environment.
+int count_leftovers(const std::string& job, const char* variable = kJobVariable);
+
+// Whether the table of processes (/proc) can be read: without it neither finds anything.
+bool can_find_leftovers();
+
 }  // namespace cohort::launch

@@ -77,7 +77,7 @@ std::string to_json_line(const MembershipEvent& event, const std::string& time, 
 
 MembershipLog::MembershipLog(std::filesystem::path path)
     : path_(std::move(path)),
-      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)),
+      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0666)),
       begin_(std::chrono::steady_clock::now()) {
   if (!file_) throw SystemError(fmt::format("cannot write '{}'", path_.string()), errno);
 }

@@ -59,6 +59,7 @@ class Planner {
   void place(const cluster::TaskId& task, const std::string& host);
 
   PlannedTask plan(const cluster::TaskId& task) const;
+  std::vector<cluster::TaskId> tasks() const { return cluster_.tasks(); }
   std::vector<PlannedTask> all() const;
 
  private:

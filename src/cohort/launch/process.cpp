@@ -13,6 +13,7 @@
 #include <span>
 
 #include "cohort/base/error.h"
+#include "cohort/base/limits.h"
 #include "cohort/base/unique_fd.h"
 
 namespace cohort::launch {
@@ -59,7 +60,9 @@ int out_of_the_way(int fd, std::span<const DescriptorMove> moves) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::signal(SIGPIPE, SIG_DFL);  // the launcher ignores it; what nohup ignores stays ignored
+  // The launcher ignores these; what nohup ignores stays ignored.
+  ::signal(SIGPIPE, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
   // Not everything that the launcher opens is its own code's to mark close-on-exec.
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   ::dup2(task.input, STDIN_FILENO);
@@ -131,10 +134,13 @@ pid_t spawn(const SpawnOptions& options) {
       .file_limit = options.file_limit ? &*options.file_limit : nullptr,
       .parent = ::getpid(),
   };
-  pid_t pid = ::fork();
+  // Not fork(), which copies the page tables of a launcher that grows with its job: starting all
+  // tasks would take the square of their number. The child uses this process's memory until
+  // execve() and changes nothing in it but `moves`.
+  pid_t pid = ::vfork();
   if (pid < 0)
     throw SystemError(fmt::format("cannot start another process for '{}'", program), errno,
-                      {.advice = "Look at the limits with: ulimit -u"});
+                      {.advice = limits_advice()});
   if (pid == 0) become_task(prepared);
 
   ::setpgid(pid, pid);  // also from this side, so that kill_group() works at once

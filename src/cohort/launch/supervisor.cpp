@@ -9,6 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
+#include "cohort/base/limits.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/launch/control_answers.h"
@@ -92,6 +93,7 @@ Supervisor::Supervisor(JobOptions options, const cluster::Environment& environme
       group_restarts_(options_.elastic ? options_.elastic->task_restarts : options_.max_restarts) {
   adopt_orphans();
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
   ::signal(SIGCHLD, SIG_DFL);  // whoever ignores it hands that down, and the kernel reaps unseen
   // Blocked before the services start their threads, so that signals reach the descriptor alone.
   sigset_t set = supervised_signals();
@@ -154,6 +156,10 @@ int Supervisor::run() {
   started_ = std::chrono::steady_clock::now();
   record_.started = utc_timestamp();
   write_options();
+  if (!can_find_leftovers())
+    log::warning(
+        "/proc cannot be read: processes that leave their task's process group, such as "
+        "daemons, will not be found and ended with the job");
   for (bool first = true;; first = false) {
     if (!begin_attempt())
       return stop_signal_ ? conclude(JobState::stopped, 128 + stop_signal_)
@@ -210,6 +216,7 @@ bool Supervisor::begin_attempt() {
 void Supervisor::start_attempt() {
   phase_ = Phase::running;
   ports_.release_all();
+  require_threads(service_threads(), "the job's services");
   services_ = std::make_unique<JobServices>(identity_.address);
   identity_.store = services_->store();
   if (cluster::is_loopback(identity_.address))
@@ -217,21 +224,16 @@ void Supervisor::start_attempt() {
   planner_.emplace(options_, identity_, record_.attempt, ports_, environment_);
   std::error_code ignored;  // what the folder lacks costs log lines, not the job
   std::filesystem::create_directories(folder_.logs(), ignored);
-  std::vector<cluster::TaskId> ids;
-  for (auto& planned : planner_->all()) {
-    ids.push_back(planned.role.task);
-    tasks_.push_back(std::make_unique<TaskProcess>(
-        std::move(planned), record_.attempt, options_.task_restarts > 0, loop_, screen_, guard_));
-  }
-  outcome_.emplace(ids, options_.success_policy());
+  outcome_.emplace(planner_->tasks(), options_.success_policy());
+  if (!make_tasks()) return;
   lone_restarts_.emplace(options_.task_restarts, options_.ps > 0);
   if (options_.elastic) prepare_elastic();
   write_record();  // "starting" or "restarting": whoever looks now sees which tasks are to come
   if (elastic_)
     elastic_->start();
   else
-    for (auto& task : tasks_) task->start(start_options());
-  record_.state = JobState::running;
+    start_tasks();
+  if (phase_ == Phase::running) record_.state = JobState::running;
   write_record();
 }
 
@@ -250,7 +252,8 @@ void Supervisor::wait_for_attempt() {
 
 void Supervisor::end_attempt() {
   hosts_.reset();  // only elastic jobs have them, and those have one attempt
-  for (auto* timer : {&kill_timer_, &straggler_timer_}) loop_.cancel(std::exchange(*timer, 0));
+  for (auto* timer : {&kill_timer_, &straggler_timer_, &record_timer_})
+    loop_.cancel(std::exchange(*timer, 0));
   // Children that left their task's process group.
   if (int hit = end_leftovers(); hit > 0)
     log::info("ended {} that had left {} task's process group",
@@ -294,6 +297,7 @@ void Supervisor::on_termination_request(int signal) {
 
 void Supervisor::check_tasks() {
   if (elastic_) elastic_->tell_deaths();
+  replace_guard();
   bool changed = false;
   for (auto& task : tasks_) {
     switch (task->check()) {
@@ -322,7 +326,7 @@ void Supervisor::check_tasks() {
   if (!changed) return;
   if (phase_ == Phase::settling && !any_alive(false)) begin_stop();
   if (phase_ == Phase::stopping && !any_alive(false)) stop_services();
-  write_record();
+  write_record_soon();
 }
 
 void Supervisor::on_task_exit(TaskProcess& task) {

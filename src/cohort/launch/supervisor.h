@@ -51,6 +51,9 @@ class Supervisor {
   bool wait_for_hosts();
   bool begin_attempt();
   void start_attempt();
+  bool make_tasks();
+  void start_tasks();
+  bool look_around();
   void prepare_elastic();
   bool start_elastic(TaskProcess& task);
   StartOptions start_options() const;
@@ -59,6 +62,7 @@ class Supervisor {
   int end_leftovers();
 
   void on_signals();
+  void replace_guard();
   void on_termination_request(int signal);
   void check_tasks();
   void on_task_exit(TaskProcess& task);
@@ -77,7 +81,8 @@ class Supervisor {
   void clean_up_old_runs() const;
   void write_options();
   void write_record();
-  void write(const std::filesystem::path& path, const std::string& text);
+  void write_record_soon();
+  void write(const std::filesystem::path& path, const std::string& text, mode_t mode = 0644);
   std::vector<TaskRecord> task_records() const;
 
   JobOptions options_;
@@ -86,6 +91,7 @@ class Supervisor {
   OutputFolder folder_;
   std::filesystem::path control_path_;
   Guard guard_;
+  bool guard_lost_ = false;
   EventLoop loop_;
   sigset_t old_mask_;
   UniqueFd signals_;
@@ -98,7 +104,10 @@ class Supervisor {
   GroupRestarts group_restarts_;
 
   JobRecord record_;
-  bool record_failed_ = false;  // a warning about the folder has been given
+  bool record_failed_ = false;               // a warning about the folder has been given
+  EventLoop::Clock::time_point record_due_;  // when it may be written again
+  EventLoop::TimerId record_timer_ = 0;
+  EventLoop::Clock::time_point looked_around_;
 
   std::unique_ptr<JobHosts> hosts_;  // of an elastic job that names some
 

@@ -1,6 +1,8 @@
 // What a Supervisor writes down: the job's options and record, and on the screen how it ended.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
 #include "cohort/base/log.h"
@@ -12,6 +14,11 @@
 #include "cohort/launch/supervisor.h"
 
 namespace cohort::launch {
+namespace {
+
+constexpr int kRecordShare = 10;  // so much longer than writing a record is the pause after it
+
+}  // namespace
 
 int Supervisor::conclude(JobState state, int exit_code) {
   record_.state = state;
@@ -60,18 +67,30 @@ void Supervisor::write_options() {
   JobOptions options = options_;
   options.output = folder_.path();
   options.resume = false;
-  write(folder_.path() / kJobOptionsFile, to_json(options));
+  write(folder_.path() / kJobOptionsFile, to_json(options), 0600);  // --env may hold secrets
+}
+
+// A record grows with the job, and so does what it costs: of a thousand tasks that end at once not
+// each is worth one. Most of the launcher's time is left to the tasks.
+void Supervisor::write_record_soon() {
+  if (record_timer_ != 0) return;
+  if (EventLoop::Clock::now() >= record_due_) return write_record();
+  record_timer_ = loop_.call_at(record_due_, [this] { write_record(); });
 }
 
 void Supervisor::write_record() {
+  loop_.cancel(std::exchange(record_timer_, 0));
+  const auto begun = EventLoop::Clock::now();
   record_.tasks = task_records();
   if (elastic_) record_.elastic = elastic_->record();
   write(folder_.record(), to_json(record_));
+  const auto ended = EventLoop::Clock::now();
+  record_due_ = ended + kRecordShare * (ended - begun);
 }
 
-void Supervisor::write(const std::filesystem::path& path, const std::string& text) {
+void Supervisor::write(const std::filesystem::path& path, const std::string& text, mode_t mode) {
   try {
-    write_file_atomically(path, text);
+    write_file_atomically(path, text, mode);
     record_failed_ = false;
   } catch (const SystemError& error) {
     if (!record_failed_) log::warning("{}; the job goes on", error.what());

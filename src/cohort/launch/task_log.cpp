@@ -15,7 +15,8 @@ namespace cohort::launch {
 namespace {
 
 int open_log(const std::filesystem::path& path) {
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC,
+                0644);
 }
 
 }  // namespace
@@ -34,6 +35,7 @@ TaskLog::Result TaskLog::write(std::string_view bytes) {
     } else if (errno != EINTR) {
       bool first = lost_bytes_ == 0;
       error_ = std::generic_category().message(errno);
+      if (errno == EFBIG) error_ += " (the limit on the size of files, ulimit -f)";
       lost_bytes_ += bytes.size();
       return first ? Result::first_failure : Result::failed;
     }

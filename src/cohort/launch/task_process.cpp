@@ -49,6 +49,10 @@ TaskProcess::TaskProcess(PlannedTask plan, int attempt, bool keeps, EventLoop& l
         last_lines_.add(line.text, line.is_redraw);
         error_line_.add(line.text, line.is_redraw);
       }) {
+  if (!is_remote()) {  // what a remote shell would say; of a thousand tasks it takes much memory
+    plan_.added.clear();
+    plan_.removed.clear();
+  }
   using Content = KeepMemoryOwner::Content;
   if (keeps && !is_remote())
     keep_.emplace(id().type == cluster::TaskType::ps ? Content::mark_and_state : Content::mark);

@@ -92,6 +92,7 @@ struct Ledger {
   std::vector<Entry> entries;         // as they were written
   std::vector<std::int64_t> rewinds;  // the steps from which training went on
   bool torn = false;                  // the last record was not whole
+  std::size_t unreadable = 0;         // whole records at the end that do not match their checksum
 };
 // InvalidInput names the offset of a damaged record that others follow; SystemError.
 Ledger read_ledger(const std::filesystem::path& path);

@@ -164,7 +164,9 @@ Ledger read_ledger(const std::filesystem::path& path) {
   auto decode = [&](std::size_t i) {
     return decode_record(ledger.plan, std::string_view(text).substr(at(i), bytes));
   };
+  const std::size_t all = records;
   while (records > 0 && !decode(records - 1)) --records;
+  ledger.unreadable = all - records;
   ledger.torn = at(records) != text.size();
   ledger.entries.reserve(records);
   int generation = 0;

@@ -345,10 +345,26 @@ TEST(LedgerFileTest, AnEndThatNeverReachedTheDiskIsCut) {
   std::ofstream(folder / "ledger", std::ios::binary | std::ios::app)
       << std::string(3 * record_bytes(kPlan) + 5, '\0');
   EXPECT_TRUE(read_ledger(folder / "ledger").torn);
+  EXPECT_THAT(verify(read_ledger(folder / "ledger")).problems,
+              ElementsAre("3 records at the end do not match their checksum: what they said is not "
+                          "known"));
   LedgerWriter(folder / "ledger", kPlan).append(update(1));
   Ledger ledger = read_ledger(folder / "ledger");
   EXPECT_THAT(steps_of(ledger), ElementsAre(0, 1));
   EXPECT_FALSE(ledger.torn);
+}
+
+TEST(LedgerFileTest, ALedgerOfZerosProvesNothing) {
+  ScratchFolder folder;
+  std::ofstream(folder / "zeros", std::ios::binary) << std::string(4096, '\0');
+  EXPECT_THROW(read_ledger(folder / "zeros"), InvalidInput);
+  { LedgerWriter writer(folder / "ledger", kPlan); }
+  std::ofstream(folder / "ledger", std::ios::binary | std::ios::app)
+      << std::string(record_bytes(kPlan), '\0');
+  const LedgerReport report = verify(read_ledger(folder / "ledger"));
+  EXPECT_THAT(report.problems,
+              ElementsAre("a record at the end does not match its checksum: what it "
+                          "said is not known"));
 }
 
 TEST(LedgerFileTest, DamageInTheMiddleIsRefusedByItsOffset) {

@@ -195,6 +195,14 @@ LedgerReport verify(const Ledger& ledger) {
   auto counting = find_counting(ledger, report, problems);
   check_order(ledger.plan, counting, problems);
   check_epochs(ledger.plan, counting, report, problems);
+  // One write() makes one record: a kill leaves a part of one. What a lost disk or another hand
+  // made of more is not known.
+  if (ledger.unreadable > 0)
+    problems.add("{} at the end {} not match {} checksum: what {} said is not known",
+                 ledger.unreadable == 1 ? std::string("a record")
+                                        : fmt::format("{} records", ledger.unreadable),
+                 ledger.unreadable == 1 ? "does" : "do", ledger.unreadable == 1 ? "its" : "their",
+                 ledger.unreadable == 1 ? "it" : "they");
   std::set<std::pair<int, std::uint64_t>> views;
   for (const Ledger::Entry& entry : ledger.entries)
     views.emplace(entry.generation, entry.record.view);

@@ -33,7 +33,7 @@ std::vector<std::string> known_jobs() {
 std::string name_some(std::vector<std::string> ids) {
   const bool more = ids.size() > kMostNamed;
   if (more) ids.resize(kMostNamed);
-  return join(ids, ", ") + (more ? ", ..." : "");
+  return escape_controls(join(ids, ", ")) + (more ? ", ..." : "");
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "cohort/tools/job_connection.h"
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/owned_files.h"
+#include "cohort/base/text.h"
 #include "cohort/launch/control_client.h"
 #include "cohort/launch/job_record.h"
+#include "cohort/launch/leftovers.h"
 
 namespace cohort::tools {
 namespace {
@@ -12,7 +14,9 @@ using nlohmann::ordered_json;
 
 ordered_json read_record(const std::filesystem::path& output) {
   const auto path = output / launch::OutputFolder::kRecord;
-  auto record = ordered_json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  require_own_folder(output);
+  auto record = ordered_json::parse(read_own_file(path, launch::OutputFolder::kMostRecordBytes),
+                                    nullptr, /*allow_exceptions=*/false);
   if (!record.is_object() || !record.contains("job") || !record.contains("state"))
     throw InvalidInput(fmt::format("'{}' is not the record of a job", path.string()),
                        {.advice = "Name the output folder of a job."});
@@ -41,11 +45,17 @@ KnownJob look_at_job(const std::filesystem::path& output, Deadline deadline) {
   if (socket.empty() || has_ended) return job;
   try {
     const ordered_json answer = ask(socket, {{"command", "status"}}, deadline);
+    if (!answer.contains("status")) throw PeerError("what answers is not the launcher of a job");
     if (text_of(answer.at("status"), "job") != text_of(job.record, "job")) return job;
     job.record = answer.at("status");
     job.launcher_answers = true;
   } catch (const PeerError&) {  // gone meanwhile, or killed: the record is what there is
     job.record = read_record(output);
+    if (text_of(job.record, "ended").empty())
+      job.left_processes = launch::count_leftovers(text_of(job.record, "job"));
+  } catch (const Error& error) {  // there is one, and it does not talk to us
+    job.record = read_record(output);
+    job.trouble = error.message();
   }
   return job;
 }
@@ -53,18 +63,18 @@ KnownJob look_at_job(const std::filesystem::path& output, Deadline deadline) {
 ordered_json request(const std::filesystem::path& output, const ordered_json& what,
                      Deadline deadline) {
   const ordered_json record = read_record(output);
-  const std::string job = text_of(record, "job");
+  const std::string job = escape_controls(text_of(record, "job"));
   if (!text_of(record, "ended").empty())
-    throw InvalidInput(fmt::format("job {} has ended ({})", job, text_of(record, "state")));
+    throw InvalidInput(
+        fmt::format("job {} has ended ({})", job, escape_controls(text_of(record, "state"))));
   ordered_json answer;
   try {
     answer = ask(text_of(record, "control"), what, deadline);
   } catch (const PeerError& error) {
-    throw InvalidInput(
-        fmt::format("the launcher of job {} does not answer: {}", job, error.message()),
-        {.advice = "See: cohort status " + output.string()});
+    throw InvalidInput(fmt::format("the launcher of job {} is gone: {}", job, error.message()),
+                       {.advice = "See: cohort status " + output.string()});
   }
-  if (answer.at("ok") != true) throw InvalidInput(text_of(answer, "message"));
+  if (answer.at("ok") != true) throw InvalidInput(escape_controls(text_of(answer, "message")));
   return answer;
 }
 

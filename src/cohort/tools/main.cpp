@@ -7,10 +7,13 @@
 #include <functional>
 #include <iostream>
 #include <map>
+#include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "cohort/base/error.h"
+#include "cohort/base/limits.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/version.h"
@@ -116,6 +119,12 @@ int main(int argc, char** argv) {
   } catch (const cohort::InvalidInput& error) {
     cohort::log::error("{}", error.what());
     return 2;
+  } catch (const std::system_error& error) {
+    cohort::log::error("{}. {}", error.what(), cohort::limits_advice());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    cohort::log::error("out of memory. {}", cohort::limits_advice());
+    return 1;
   } catch (const std::exception& error) {
     cohort::log::error("{}", error.what());
     return 1;

@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
 #include "cohort/base/log.h"
+#include "cohort/base/owned_files.h"
+#include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/launch/job_options_json.h"
@@ -51,12 +52,19 @@ struct Record {
 
 Record read_resumable(const fs::path& output) {
   const fs::path path = output / launch::OutputFolder::kRecord;
-  const auto json = nlohmann::json::parse(read_file(path), nullptr, /*allow_exceptions=*/false);
+  require_own_folder(output);
+  const auto json =
+      nlohmann::json::parse(read_own_file(path, launch::OutputFolder::kMostRecordBytes), nullptr,
+                            /*allow_exceptions=*/false);
   try {
-    return {.job = json.at("job"),
-            .state = json.at("state"),
-            .launcher = json.at("launcher_pid"),
-            .folder = json.at("folder").is_string() ? json.at("folder").get<std::string>() : ""};
+    Record record{
+        .job = json.at("job"),
+        .state = json.at("state"),
+        .launcher = json.at("launcher_pid"),
+        .folder = json.at("folder").is_string() ? json.at("folder").get<std::string>() : ""};
+    if (escape_controls(record.job) != record.job)
+      throw InvalidInput(fmt::format("the job's id in '{}' has control characters", path.string()));
+    return record;
   } catch (const nlohmann::json::exception&) {
     throw InvalidInput(
         fmt::format("'{}' is not the record of a job of this version", path.string()),
@@ -86,7 +94,8 @@ launch::JobOptions read_options(const Record& record, const fs::path& output) {
     throw InvalidInput(fmt::format("job {} left no '{}'", record.job, path.string()),
                        {.advice = "It was started by an older version: start it anew with cohort "
                                   "run."});
-  auto options = launch::job_options_from_json(read_file(path), path.string());
+  auto options = launch::job_options_from_json(
+      read_own_file(path, launch::OutputFolder::kMostRecordBytes), path.string());
   options.output = output;
   options.resume = true;
   return options;
@@ -125,7 +134,7 @@ int resume_command(const std::vector<std::string>& words, const std::vector<std:
   if (int hit = launch::end_leftovers(record.job, -1, Deadline::after(kLeftoverTime)); hit > 0)
     log::info("ended {} that the earlier launcher of job {} had left",
               hit == 1 ? "a process" : fmt::format("{} processes", hit), record.job);
-  log::info("job {} goes on (it was {})", record.job, record.state);
+  log::info("job {} goes on (it was {})", record.job, escape_controls(record.state));
   return launch::Supervisor(options, cluster::Environment::of_this_process()).run();
 }
 

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cohort/base/error.h"
+#include "cohort/base/text.h"
 #include "cohort/tools/command_line.h"
 #include "cohort/tools/find_job.h"
 #include "cohort/tools/job_connection.h"
@@ -101,7 +102,7 @@ int scale_command(const std::vector<std::string>& words, const std::vector<std::
       std::chrono::milliseconds(static_cast<std::int64_t>(arguments.timeout * 1000)));
   const ordered_json answer = request(
       output, {{"command", "scale"}, {"workers", arguments.workers}}, Deadline::after(kAnswerTime));
-  fmt::print("{}\n", answer.value("message", ""));
+  fmt::print("{}\n", escape_controls(answer.value("message", "")));
   std::fflush(stdout);
   return arguments.no_wait ? 0 : wait_until_scaled(output, arguments.workers, deadline);
 }

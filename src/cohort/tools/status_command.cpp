@@ -39,7 +39,10 @@ void show(const KnownJob& job, const StatusArguments& arguments) {
   if (arguments.json) {
     auto json = job.record;
     json["launcher_answers"] = job.launcher_answers;
-    fmt::print("{}\n", json.dump(arguments.watch ? -1 : 2));
+    json["launcher_trouble"] = nullptr;
+    if (!job.trouble.empty()) json["launcher_trouble"] = job.trouble;
+    fmt::print("{}\n", json.dump(arguments.watch ? -1 : 2, ' ', /*ensure_ascii=*/true,
+                                 nlohmann::ordered_json::error_handler_t::replace));
   } else {
     const bool redraw = arguments.watch && ::isatty(STDOUT_FILENO) == 1;
     fmt::print("{}{}", redraw ? "\033[H\033[2J" : "", status_text(job));

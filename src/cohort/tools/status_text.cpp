@@ -5,16 +5,21 @@
 #include <algorithm>
 #include <vector>
 
+#include "cohort/base/text.h"
+
 namespace cohort::tools {
 namespace {
 
 using nlohmann::ordered_json;
 using Row = std::vector<std::string>;
 
+constexpr auto kReplace = ordered_json::error_handler_t::replace;
+
 std::string shown_text(const ordered_json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return "-";
-  return found->is_string() ? found->get<std::string>() : found->dump();
+  return escape_controls(found->is_string() ? found->get<std::string>()
+                                            : found->dump(-1, ' ', false, kReplace));
 }
 
 double number_of(const ordered_json& json, const char* key) {
@@ -60,9 +65,9 @@ std::string member_table(const ordered_json& elastic) {
       {"worker", "host", "pid", "state", "stage", "step", "samples/s", "heard ms ago"}};
   for (const auto& member : list_of(elastic, "members")) {
     const bool is_live = member.contains("step");
-    rows.push_back({shown_text(member, "task"), shown_text(member, "host"), shown_text(member, "pid"),
-                    is_true(member, "in_view") ? "member" : "waits", shown_text(member, "stage"),
-                    shown_text(member, "step"),
+    rows.push_back({shown_text(member, "task"), shown_text(member, "host"),
+                    shown_text(member, "pid"), is_true(member, "in_view") ? "member" : "waits",
+                    shown_text(member, "stage"), shown_text(member, "step"),
                     is_live ? fmt::format("{:.1f}", number_of(member, "samples_per_second")) : "-",
                     is_live ? fmt::format("{:.0f}", number_of(member, "heard_ms_ago")) : "-"});
   }
@@ -93,10 +98,10 @@ std::string elastic_text(const ordered_json& elastic) {
     step = std::max(step, number_of(member, "step"));
     rate += number_of(member, "samples_per_second");
   }
-  std::string text =
-      fmt::format("  view {} ({}), {} of {} wanted workers ({} to {} possible)\n",
-                  shown_text(elastic, "view"), shown_text(elastic, "phase"), members,
-                  shown_text(elastic, "wanted"), shown_text(elastic, "least"), shown_text(elastic, "most"));
+  std::string text = fmt::format("  view {} ({}), {} of {} wanted workers ({} to {} possible)\n",
+                                 shown_text(elastic, "view"), shown_text(elastic, "phase"), members,
+                                 shown_text(elastic, "wanted"), shown_text(elastic, "least"),
+                                 shown_text(elastic, "most"));
   if (is_live) text += fmt::format("  step {:.0f}, {:.1f} samples/s in all\n", step, rate);
   if (const auto change = elastic.find("last_change"); change != elastic.end())
     text += last_change(*change);
@@ -107,14 +112,24 @@ std::string elastic_text(const ordered_json& elastic) {
 
 std::string status_text(const KnownJob& job) {
   const ordered_json& record = job.record;
-  std::string text = fmt::format("job {}: {}", shown_text(record, "job"), shown_text(record, "state"));
+  std::string text =
+      fmt::format("job {}: {}", shown_text(record, "job"), shown_text(record, "state"));
   const bool has_ended = shown_text(record, "ended") != "-";
   if (has_ended)
     text += fmt::format(", exit code {}, at {}", shown_text(record, "exit_code"),
                         shown_text(record, "ended"));
   else if (!job.launcher_answers)
-    text += fmt::format("; but its launcher (pid {}) is gone, so this is what it last wrote",
-                        shown_text(record, "launcher_pid"));
+    text += job.trouble.empty()
+                ? fmt::format("; but its launcher (pid {}) is gone, so this is what it last wrote",
+                              shown_text(record, "launcher_pid"))
+                : fmt::format(
+                      "; but its launcher (pid {}) does not answer ({}), so this is what it "
+                      "last wrote",
+                      shown_text(record, "launcher_pid"), escape_controls(job.trouble));
+  if (job.left_processes > 0)
+    text +=
+        fmt::format("\n  {} of its processes still run; cohort resume ends them before it goes on",
+                    job.left_processes);
   text += fmt::format("\n  started {}, attempt {}\n", shown_text(record, "started"),
                       shown_text(record, "attempt"));
   if (shown_text(record, "failure") != "-")

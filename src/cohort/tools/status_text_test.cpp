@@ -64,6 +64,30 @@ TEST(StatusText, AJobThatEndedAndOneThatIsNotElasticShowTheirTasks) {
   EXPECT_THAT(text, Not(HasSubstr("is gone")));
 }
 
+TEST(StatusText, ALauncherThatDoesNotAnswerIsNotSaidToBeGone) {
+  KnownJob job{elastic_job(), false};
+  EXPECT_THAT(status_text(job), HasSubstr("its launcher (pid 77) is gone"));
+  job.left_processes = 3;
+  EXPECT_THAT(status_text(job), HasSubstr("3 of its processes still run"));
+  job.left_processes = 0;
+  job.trouble = "too many wait at its socket";
+  EXPECT_THAT(status_text(job), HasSubstr("its launcher (pid 77) does not answer (too many wait"));
+  EXPECT_THAT(status_text(job), Not(HasSubstr("gone")));
+}
+
+TEST(StatusText, EscapeSequencesOfARecordDoNotReachTheTerminal) {
+  auto record = elastic_job();
+  record["job"] = "j\x1b]0;title\x07";
+  record["failure"] =
+      "\x1b[2J\xc2\x9b"
+      "31m\r";
+  record["elastic"]["members"][0]["host"] = "h\x1b[1A";
+  record["elastic"]["last_change"]["reason"] = "\x1b[8m";
+  const std::string text = status_text({record, false});
+  EXPECT_EQ(text.find_first_of("\x1b\x07\r\x9b"), std::string::npos) << text;
+  EXPECT_THAT(text, HasSubstr("j\\x1b]0;title\\x07"));
+}
+
 TEST(StatusText, ARecordOfAnOlderVersionIsShownAsFarAsItGoes) {
   EXPECT_THAT(status_text({ordered_json{{"job", "j"}, {"state", "running"}}, false}),
               HasSubstr("job j: running"));

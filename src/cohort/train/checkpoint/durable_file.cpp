@@ -16,6 +16,8 @@ std::string advice_for(int code) {
     case ENOSPC:
     case EDQUOT:
       return "Free some space, keep fewer checkpoints, or choose another folder.";
+    case EFBIG:
+      return "Raise the limit on the size of files (ulimit -f), or choose another file system.";
     case EROFS:
     case EACCES:
     case EPERM:

@@ -20,8 +20,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian");
 
-constexpr std::string_view kChecksumPrefix = "crc32c.";
-
 constexpr std::pair<Dtype, torch::ScalarType> kTypes[] = {
     {Dtype::f64, torch::kFloat64}, {Dtype::i64, torch::kInt64},   {Dtype::f32, torch::kFloat32},
     {Dtype::i32, torch::kInt32},   {Dtype::f16, torch::kFloat16}, {Dtype::bf16, torch::kBFloat16},
@@ -37,8 +35,6 @@ torch::ScalarType scalar_type_of(Dtype dtype) {
 std::string checksum_key(const std::string& tensor) {
   return std::string(kChecksumPrefix) + tensor;
 }
-
-std::string checksum_text(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
 // Reads a file from its first byte to its last and hashes what it read.
 class SequentialReader {
@@ -107,6 +103,10 @@ torch::Tensor read_tensor(SequentialReader& file, const TensorEntry& entry, Meta
   std::uint32_t crc = 0;
   file.read(static_cast<char*>(tensor.data_ptr()), entry.end - entry.begin,
             [&](std::string_view bytes) { crc = crc32c(bytes.data(), bytes.size(), crc); });
+  check_booleans(entry,
+                 {static_cast<const char*>(tensor.data_ptr()),
+                  static_cast<std::size_t>(entry.end - entry.begin)},
+                 file.path());
   auto expected = metadata.find(checksum_key(entry.name));
   if (expected == metadata.end()) return tensor;
   if (expected->second != checksum_text(crc))
@@ -158,6 +158,7 @@ FileIdentity write_safetensors(const NamedTensors& tensors, const Metadata& meta
                                const ByteSink& sink) {
   Layout layout = layout_of(tensors);
   layout.metadata = metadata;
+  layout.metadata[std::string(kHeaderChecksum)] = kNoChecksum;
   for (const auto& [name, tensor] : tensors) {
     const auto held = on_cpu(tensor);
     const auto bytes = bytes_of(held);

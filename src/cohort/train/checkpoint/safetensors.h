@@ -14,9 +14,9 @@
 
 // Tensors to and from safetensors files, which Python's `safetensors` package reads and writes too.
 //
-// Files written here carry a CRC-32C of every tensor in their metadata ("crc32c.<name>"); loading
-// checks those that are there. Types: f64 f32 f16 bf16 i64 i32 i16 i8 u8 bool. Functions hold no
-// state; concurrent calls on different files and tensors do not meet.
+// Files written here carry a CRC-32C of every tensor and one of the header in their metadata
+// (safetensors_layout.h); loading checks those that are there. Types: f64 f32 f16 bf16 i64 i32 i16
+// i8 u8 bool. Functions hold no state; concurrent calls on different files and tensors do not meet.
 namespace cohort::train {
 
 // By name, so in the same order everywhere.

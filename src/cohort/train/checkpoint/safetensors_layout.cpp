@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "cohort/base/byte_io.h"
+#include "cohort/base/crc32c.h"
 #include "cohort/base/error.h"
 
 namespace cohort::train {
@@ -91,6 +92,40 @@ const json& member(const json& value, std::string_view tensor, const char* name,
   return *found;
 }
 
+// Where the digits of the header's checksum stand in its text; npos: nowhere.
+std::size_t find_header_checksum(std::string_view header) {
+  const std::string key = fmt::format("\"{}\":\"", kHeaderChecksum);
+  const std::size_t found = header.find(key);
+  if (found == std::string_view::npos) return found;
+  const std::size_t digits = found + key.size();
+  return header.size() - digits < kNoChecksum.size() ? std::string_view::npos : digits;
+}
+
+std::string header_checksum(std::string_view header, std::size_t digits) {
+  std::string text(header);
+  text.replace(digits, kNoChecksum.size(), kNoChecksum);
+  return checksum_text(crc32c(text.data(), text.size()));
+}
+
+// One flipped bit of a header may give a tensor another name, or hide its checksum.
+void check_checksums(Layout& layout, std::string_view header, const Complaint& complain) {
+  const bool has_any =
+      std::any_of(layout.metadata.begin(), layout.metadata.end(),
+                  [](const auto& entry) { return entry.first.starts_with(kChecksumPrefix); });
+  const auto own = layout.metadata.find(std::string(kHeaderChecksum));
+  if (own == layout.metadata.end()) {
+    if (has_any) complain.file("it has checksums of tensors, but none of its header");
+    return;
+  }
+  const std::size_t digits = find_header_checksum(header);
+  if (digits == std::string_view::npos || own->second != header_checksum(header, digits))
+    complain.file("it is damaged: its header does not match its checksum");
+  layout.metadata.erase(own);
+  for (const TensorEntry& entry : layout.tensors)
+    if (!layout.metadata.contains(std::string(kChecksumPrefix) + entry.name))
+      complain.tensor(entry.name, "has no checksum, and the file has checksums");
+}
+
 TensorEntry parse_tensor(const std::string& name, const json& value, std::uint64_t data_bytes,
                          const Complaint& complain) {
   if (!value.is_object()) complain.tensor(name, "is not described by an object");
@@ -143,6 +178,8 @@ TensorEntry parse_tensor(const std::string& name, const json& value, std::uint64
 std::string_view name_of(Dtype dtype) { return row_of(dtype).name; }
 std::uint64_t size_of(Dtype dtype) { return row_of(dtype).size; }
 
+std::string checksum_text(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
@@ -188,7 +225,18 @@ Layout parse_header(std::string_view header, std::uint64_t data_bytes, const std
   if (at != data_bytes)
     complain.file(
         fmt::format("its tensors end at {}, but it holds {} bytes of data", at, data_bytes));
+  check_checksums(layout, header, complain);
   return layout;
+}
+
+void check_booleans(const TensorEntry& entry, std::string_view bytes, const std::string& file) {
+  if (entry.dtype != Dtype::boolean) return;
+  const auto found = std::find_if(bytes.begin(), bytes.end(),
+                                  [](char byte) { return static_cast<unsigned char>(byte) > 1; });
+  if (found != bytes.end())
+    Complaint(file).tensor(entry.name,
+                           fmt::format("is BOOL, but has the byte {:#04x} at {}",
+                                       static_cast<unsigned char>(*found), found - bytes.begin()));
 }
 
 void arrange(Layout& layout) {
@@ -230,6 +278,11 @@ std::string encode_header(const Layout& layout) {
         fmt::format("the names and shapes of {} tensors take {} bytes; at most {} "
                     "allowed in a safetensors file",
                     layout.tensors.size(), text.size(), kMaxHeaderBytes));
+  if (layout.metadata.contains(std::string(kHeaderChecksum))) {
+    const std::size_t digits = find_header_checksum(text);
+    COHORT_CHECK(digits != std::string::npos, "the header has no place for its checksum");
+    text.replace(digits, kNoChecksum.size(), header_checksum(text, digits));
+  }
   std::string bytes(kLengthBytes, '\0');
   put_integer(static_cast<std::uint64_t>(text.size()), bytes.data());
   return bytes + text;

@@ -32,6 +32,13 @@ struct TensorEntry {
 
 using Metadata = std::map<std::string, std::string>;
 
+// Files of ours have a CRC-32C of every tensor in their metadata, under this prefix and the
+// tensor's name, and one of the header itself, taken with kNoChecksum in its own place.
+inline constexpr std::string_view kChecksumPrefix = "crc32c.";
+inline constexpr std::string_view kHeaderChecksum = "crc32c_of_header";
+inline constexpr std::string_view kNoChecksum = "00000000";
+std::string checksum_text(std::uint32_t crc);  // 8 hexadecimal digits
+
 struct Layout {
   std::vector<TensorEntry> tensors;  // in the order of their bytes
   Metadata metadata;
@@ -46,14 +53,21 @@ std::uint64_t parse_header_length(std::string_view first_bytes, std::uint64_t fi
                                   const std::string& file);
 
 // `data_bytes`: what the file holds after the header. The result's offsets lie inside and cover it
-// without overlap or hole, and every shape times its dtype is its number of bytes.
+// without overlap or hole, and every shape times its dtype is its number of bytes. Where there are
+// checksums, every tensor has one and the header is as it was written; the header's own is taken
+// out of the metadata.
 Layout parse_header(std::string_view header, std::uint64_t data_bytes, const std::string& file);
 
 // Sets every begin and end, and orders the tensors by alignment (widest dtype first), then by name,
 // so that each is aligned and the same tensors always give the same bytes.
 void arrange(Layout& layout);
 
-// Length, header and padding of an arranged layout.
+// Throws unless the bytes of a BOOL tensor are 0 or 1 each: others have no meaning, and reading
+// them as bool is undefined.
+void check_booleans(const TensorEntry& entry, std::string_view bytes, const std::string& file);
+
+// Length, header and padding of an arranged layout. Fills in kHeaderChecksum where the metadata has
+// one.
 std::string encode_header(const Layout& layout);
 
 // "[2, 3]"

@@ -145,5 +145,49 @@ TEST(SafetensorsLayout, DamagedHeadersAreRefusedOrDescribeTheWholeFile) {
   EXPECT_GT(refused, 10'000);
 }
 
+Layout sealed_sample() {
+  Layout layout = sample();
+  for (const auto& entry : layout.tensors)
+    layout.metadata[std::string(kChecksumPrefix) + entry.name] = "0badcafe";
+  layout.metadata[std::string(kHeaderChecksum)] = kNoChecksum;
+  return layout;
+}
+
+TEST(SafetensorsLayout, EveryFlippedBitOfAHeaderWithAChecksumIsRefused) {
+  const std::string good = encode_header(sealed_sample());
+  const auto parse = [](const std::string& bytes) {
+    const auto length = parse_header_length(bytes, bytes.size() + 35, "x");
+    return parse_header(std::string_view(bytes).substr(kLengthBytes, length),
+                        bytes.size() + 35 - kLengthBytes - length, "x");
+  };
+  EXPECT_FALSE(parse(good).metadata.contains(std::string(kHeaderChecksum)));
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::string bytes = good;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    EXPECT_THROW(parse(bytes), InvalidInput) << "bit " << bit << " of " << bytes;
+  }
+}
+
+TEST(SafetensorsLayout, ChecksumsAreOfEverythingOrOfNothing) {
+  Layout layout = sealed_sample();
+  layout.metadata.erase(std::string(kChecksumPrefix) + layout.tensors.front().name);
+  EXPECT_THAT(refusal_of(encode_header(layout).substr(kLengthBytes), 35),
+              HasSubstr("has no checksum"));
+  layout = sealed_sample();
+  layout.metadata.erase(std::string(kHeaderChecksum));
+  EXPECT_THAT(refusal_of(encode_header(layout).substr(kLengthBytes), 35),
+              HasSubstr("none of its header"));
+}
+
+TEST(SafetensorsLayout, ABooleanIsZeroOrOne) {
+  const TensorEntry entry{.name = "mask", .dtype = Dtype::boolean, .shape = {3}};
+  check_booleans(entry, std::string_view("\0\1\0", 3), "x");
+  check_booleans({.name = "bytes", .dtype = Dtype::u8, .shape = {1}}, "\7", "x");
+  EXPECT_THAT(
+      message_of<InvalidInput>(
+          [&] { check_booleans(entry, std::string_view("\0\1\2", 3), "x.st"); }),
+      AllOf(HasSubstr("'x.st'"), HasSubstr("tensor 'mask' is BOOL, but has the byte 0x02 at 2")));
+}
+
 }  // namespace
 }  // namespace cohort::train

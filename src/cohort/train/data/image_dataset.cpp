@@ -26,6 +26,15 @@ torch::ScalarType scalar_type(IdxType type) {
   throw InvalidInput(fmt::format("there is no IDX type {:#04x}", static_cast<int>(type)));
 }
 
+constexpr ImageShape kMnistShape{1, 28, 28};
+
+DatasetPtr named_mnist(const std::filesystem::path& folder, Split split, Storage storage,
+                       std::string_view name) {
+  auto images = open_mnist(folder, split, storage, name);
+  expect_shape(*images, kMnistShape, name, folder);
+  return std::make_shared<ImageDataset>(std::move(images));
+}
+
 }  // namespace
 
 Batch ImageDataset::get_raw(std::span<const std::int64_t> indices, const DrawKey&) const {
@@ -49,11 +58,11 @@ Batch ImageDataset::get(std::span<const std::int64_t> indices, const DrawKey& ke
 }
 
 DatasetPtr fashion_mnist(const std::filesystem::path& folder, Split split, Storage storage) {
-  return std::make_shared<ImageDataset>(open_mnist(folder, split, storage, "fashion-mnist"));
+  return named_mnist(folder, split, storage, "fashion-mnist");
 }
 
 DatasetPtr mnist(const std::filesystem::path& folder, Split split, Storage storage) {
-  return std::make_shared<ImageDataset>(open_mnist(folder, split, storage, "mnist"));
+  return named_mnist(folder, split, storage, "mnist");
 }
 
 DatasetPtr cifar10(const std::filesystem::path& folder, Split split, Storage storage) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "cohort/base/error.h"
 #include "cohort/train/data/test_folder_test.h"
 #include "cohort/train/data/transforms.h"
 
@@ -18,7 +19,8 @@ TEST_F(ImageDatasetTest, GivesFloatsFromZeroToOneAndTheLabels) {
   write("t10k-images-idx3-ubyte", idx_bytes({2, 1, 3}, {0, 51, 255, 102, 0, 255}));
   write("t10k-labels-idx1-ubyte", idx_bytes({2}, {9, 4}));
   for (const Storage storage : {Storage::kMemory, Storage::kStream}) {
-    const auto dataset = mnist(folder_, Split::kTest, storage);
+    const auto dataset =
+        std::make_shared<ImageDataset>(open_mnist(folder_, Split::kTest, storage, "mnist"));
     const Batch batch = dataset->get(Indices{1, 0}, {});
     EXPECT_TRUE(torch::equal(
         batch.data,
@@ -27,6 +29,13 @@ TEST_F(ImageDatasetTest, GivesFloatsFromZeroToOneAndTheLabels) {
     EXPECT_EQ(dataset->get_raw(Indices{1}, {}).data.scalar_type(), torch::kUInt8);
     EXPECT_EQ(dataset->get(Indices{}, {}).data.sizes(), torch::IntArrayRef({0, 1, 1, 3}));
   }
+}
+
+TEST_F(ImageDatasetTest, ADataSetByNameHasTheImagesOfThatName) {
+  write("t10k-images-idx3-ubyte", idx_bytes({1, 1, 3}, {0, 51, 255}));
+  write("t10k-labels-idx1-ubyte", idx_bytes({1}, {9}));
+  EXPECT_THROW(mnist(folder_, Split::kTest), InvalidInput);
+  EXPECT_THROW(fashion_mnist(folder_, Split::kTest), InvalidInput);
 }
 
 TEST_F(ImageDatasetTest, AnyIdxFileBecomesATensor) {

@@ -124,6 +124,16 @@ std::shared_ptr<const ImageStore> open_mnist(const fs::path& folder, Split split
                          idx_file(folder, stem + "-labels-idx1-ubyte", name), kClasses, storage);
 }
 
+void expect_shape(const ImageStore& images, const ImageShape& shape, std::string_view name,
+                  const fs::path& folder) {
+  const ImageShape found = images.shape();
+  if (found == shape) return;
+  throw InvalidInput(
+      fmt::format("the images in '{}' have {} x {} pixels, but those of {} have {} x {}",
+                  folder.string(), found.height, found.width, name, shape.height, shape.width),
+      {.advice = advice_for(name, folder)});
+}
+
 std::shared_ptr<const ImageStore> open_cifar10(const fs::path& folder, Split split,
                                                Storage storage) {
   const fs::path inner = folder / "cifar-10-batches-bin";

@@ -26,6 +26,11 @@ std::shared_ptr<const ImageStore> open_idx_images(const DataFile& images, const 
 std::shared_ptr<const ImageStore> open_mnist(const std::filesystem::path& folder, Split split,
                                              Storage storage, std::string_view name);
 
+// Throws unless the images of data set `name`, read from `folder`, have this shape: whoever asks
+// for a data set by name builds a model for its images.
+void expect_shape(const ImageStore& images, const ImageShape& shape, std::string_view name,
+                  const std::filesystem::path& folder);
+
 // data_batch_1.bin to data_batch_5.bin, or test_batch.bin: 10,000 records of a label and 3 x 32 x
 // 32 pixels each. `folder` is cifar-10-batches-bin itself, or the folder that it lies in.
 std::shared_ptr<const ImageStore> open_cifar10(const std::filesystem::path& folder, Split split,

@@ -157,6 +157,18 @@ TEST_F(ImageFilesTest, RefusesDamagedCifar) {
   }
 }
 
+TEST_F(ImageFilesTest, ImagesOfAnotherSizeAreNamed) {
+  write_mnist(4, false);
+  const auto images = open_mnist(folder_, Split::kTrain, Storage::kMemory, "mnist");
+  expect_shape(*images, {1, 2, 3}, "mnist", folder_);
+  EXPECT_THAT(message_of<InvalidInput>([&] {
+                expect_shape(*images, {1, 28, 28}, "mnist", folder_);
+              }),
+              AllOf(HasSubstr(folder_.string()),
+                    HasSubstr("have 2 x 3 pixels, but those of mnist have 28 x 28"),
+                    HasSubstr("scripts/get-data mnist")));
+}
+
 TEST_F(ImageFilesTest, StreamNoticesAFileThatShrinks) {
   write_mnist(4, false);
   const auto images = open_mnist(folder_, Split::kTrain, Storage::kStream, "mnist");
