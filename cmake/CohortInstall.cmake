@@ -28,8 +28,6 @@ set(_how_nlohmann_json "find_dependency(nlohmann_json)")
 set(_how_tomlplusplus "find_dependency(tomlplusplus)")
 set(_how_CLI11 "find_dependency(CLI11)")
 set(_how_ZLIB "find_dependency(ZLIB)")
-set(_how_PkgConfig "find_dependency(PkgConfig)
-pkg_check_modules(httplib REQUIRED QUIET IMPORTED_TARGET cpp-httplib)")
 
 set(COHORT_FIND_DEPENDENCIES "")
 foreach(_module IN LISTS _modules)

@@ -1,11 +1,31 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace cohort {
 
+class Error;
+
 // Raises this process's soft limit of open files (RLIMIT_NOFILE) towards `wanted`, as far as the
 // hard limit allows; never lowers it. Returns the limit that then holds. Thread-safe.
 std::uint64_t raise_file_limit(std::uint64_t wanted);
+
+// The system refused for want of descriptors, processes or memory (EMFILE, ENFILE, ENOBUFS, ENOMEM,
+// EAGAIN), which may well pass: worth another try, a little later.
+bool is_shortage(const Error& error);
+
+// What a process of Cohort asks for: room for every peer of a large job, and no more, since some
+// programs walk over every descriptor that the limit allows.
+constexpr std::uint64_t kWantedFiles = 16384;
+
+// How many connections that have not proven who they are one listener may hold: an eighth of the
+// limit of open files, between 16 and 1024. Past it, one of them goes when another comes.
+std::size_t unauthenticated_limit();
+
+// Whether `newest`, a descriptor that was just opened, is among the last that the limit allows. The
+// system gives out the lowest free number, so few are left then: they are for the process's own
+// work, and a connection that has not proven itself goes.
+bool is_short_of_files(int newest);
 
 }  // namespace cohort
