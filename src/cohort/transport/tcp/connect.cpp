@@ -9,6 +9,7 @@
 
 #include "cohort/base/byte_io.h"
 #include "cohort/base/error.h"
+#include "cohort/base/limits.h"
 #include "cohort/base/log.h"
 #include "cohort/base/socket.h"
 #include "cohort/base/text.h"
@@ -20,7 +21,6 @@ namespace cohort::transport::tcp {
 
 namespace {
 
-constexpr std::uint64_t kListenerId = 0;
 constexpr std::uint64_t kWakeupId = 1;
 constexpr std::uint64_t kProbeId = ~std::uint64_t{0};
 // How long a look into the rendezvous may hold up the other transfers, and how often a peer that is
@@ -32,6 +32,11 @@ constexpr auto kLookUpPeriod = std::chrono::milliseconds(100);
 constexpr auto kLastLookLimit = std::chrono::milliseconds(1000);
 // The notice of an abort is left behind within this time, or not at all.
 constexpr auto kPublishEndLimit = std::chrono::milliseconds(500);
+// A peer with too many unproven connections drops some: those of its own peers dial again. One that
+// has died refuses the next connection, so this costs it nothing.
+constexpr int kMaxTries = 10;
+constexpr auto kFirstPause = std::chrono::milliseconds(5);
+constexpr auto kLongestPause = std::chrono::milliseconds(200);
 
 bool only_loopback(const std::string& host) {
   if (host.empty()) return false;
@@ -62,11 +67,18 @@ UniqueFd begin_connect(const SocketAddress& address) {
   return socket;
 }
 
+TcpOptions with_name(TcpOptions options) {
+  if (options.name.empty()) options.name = fmt::format("rank {}", options.rank);
+  return options;
+}
+
 }  // namespace
 
 Engine::Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadline deadline)
-    : options_(std::move(options)), rendezvous_(std::move(rendezvous)) {
-  if (options_.name.empty()) options_.name = fmt::format("rank {}", options_.rank);
+    : options_(with_name(std::move(options))),
+      rendezvous_(std::move(rendezvous)),
+      refusals_(options_.name, "connections refused"),
+      shortages_(options_.name, "pauses of accepting") {
   if (options_.streams < 0 || options_.streams > kMaxStreams)
     throw InvalidInput(fmt::format("{} streams to each peer", options_.streams),
                        {.advice = fmt::format("Choose 0 to {}.", kMaxStreams)});
@@ -83,6 +95,8 @@ Engine::Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadl
                          {.advice = "Give every task the same COHORT_SECRET_FILE=FILE."});
     tls_ = std::make_unique<TlsContext>(tls_key(*options_.secret, options_.id));
   }
+  raise_file_limit(kWantedFiles);
+  max_unproven_ = unauthenticated_limit();
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   wakeup_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wakeup_) throw SystemError("make an event queue", errno);
@@ -155,6 +169,8 @@ Engine::TimePoint Engine::open_links(Lock& lock, Deadline deadline) {
     go_on(entry);
     if (broken_) return next;
     if (!entry.link->is_open()) next = std::min(next, dial.failure ? TimePoint() : dial.next_look);
+    if (!entry.link->is_open() && dial.tries > 0 && dial.streams.empty())
+      next = std::min(next, dial.next_try);
   }
   return next;
 }
@@ -199,7 +215,7 @@ void Engine::go_on(Entry& entry) {
     probe(entry);
   else if (!dial.streams.empty())
     set_up_dialled(entry);
-  else if (!dial.failure)
+  else if (!dial.failure && Deadline::Clock::now() >= dial.next_try)
     this->dial(entry);
 }
 
@@ -214,17 +230,16 @@ std::unique_ptr<Channel> Engine::make_channel(UniqueFd socket, bool server) cons
 
 void Engine::watch(Stream& stream) {
   const std::uint64_t id = next_watch_++;
-  watched_[id] = &stream;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = id;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.fd(), &event) != 0)
     throw SystemError("watch a socket", errno);
+  watched_[id] = &stream;
+  stream.watch_id = id;
 }
 
-void Engine::unwatch(const Stream& stream) {
-  std::erase_if(watched_, [&](const auto& item) { return item.second == &stream; });
-}
+void Engine::unwatch(const Stream& stream) { watched_.erase(stream.watch_id); }
 
 void Engine::dial(Entry& entry) {
   Dial& dial = entry.dial;
@@ -245,10 +260,20 @@ void Engine::dial(Entry& entry) {
   }
 }
 
-// The next address is tried, or the rendezvous asked whether the peer ended by itself.
+// The next address is tried, or this one again after a pause, or the rendezvous asked whether the
+// peer ended by itself.
 void Engine::dial_failed(Entry& entry, const Error& error, bool connecting) {
-  hang_up(entry.dial);
-  if (connecting && entry.dial.next_address < entry.dial.addresses.size()) return dial(entry);
+  Dial& dial = entry.dial;
+  hang_up(dial);
+  if (connecting && dial.next_address < dial.addresses.size()) return this->dial(entry);
+  const bool is_dropped = !connecting && dynamic_cast<const PeerError*>(&error) != nullptr;
+  if ((is_dropped || is_shortage(error)) && dial.tries < kMaxTries) {
+    const auto pause =
+        std::min<Deadline::Clock::duration>(kFirstPause * (1 << dial.tries++), kLongestPause);
+    dial.next_try = Deadline::Clock::now() + pause;
+    if (dial.next_address > 0) --dial.next_address;
+    return;
+  }
   entry.dial.failure = breakage_of(*entry.link, error);
 }
 
@@ -302,7 +327,7 @@ void Engine::probe(Entry& entry) {
     entry.dial.next_look = {};
   } catch (const Error& error) {
     socket.reset();
-    entry.dial.failure = breakage_of(*entry.link, error);
+    if (!is_shortage(error)) entry.dial.failure = breakage_of(*entry.link, error);
   }
 }
 
