@@ -169,7 +169,7 @@ Engine::TimePoint Engine::open_links(Lock& lock, Deadline deadline) {
     go_on(entry);
     if (broken_) return next;
     if (!entry.link->is_open()) next = std::min(next, dial.failure ? TimePoint() : dial.next_look);
-    if (!entry.link->is_open() && dial.tries > 0 && dial.streams.empty())
+    if (!entry.link->is_open() && dial.next_try > Deadline::Clock::now())
       next = std::min(next, dial.next_try);
   }
   return next;
@@ -246,39 +246,51 @@ void Engine::dial(Entry& entry) {
   const SocketAddress& address = dial.addresses[dial.next_address++];
   int streams = options_.streams;
   if (streams == 0) streams = address.is_loopback() ? 1 : kRemoteStreams;
+  dial.streams.resize(static_cast<std::size_t>(streams));
   try {
-    for (int i = 0; i < streams; ++i) {
-      const Purpose purpose{
-          group_tag(options_.id), options_.rank, options_.size, entry.link->lane(), i, streams,
-          options_.name};
-      dial.streams.push_back(std::make_unique<Stream>(make_channel(begin_connect(address), false),
-                                                      handshake_options(purpose), false));
-      watch(*dial.streams.back());
-    }
+    for (int i = 0; i < streams; ++i) dial_stream(entry, i);
   } catch (const Error& error) {
     dial_failed(entry, error, true);
   }
 }
 
-// The next address is tried, or this one again after a pause, or the rendezvous asked whether the
-// peer ended by itself.
+void Engine::dial_stream(Entry& entry, int index) {
+  Dial& dial = entry.dial;
+  const Purpose purpose{
+      group_tag(options_.id), options_.rank, options_.size,
+      entry.link->lane(),     index,         static_cast<int>(dial.streams.size()),
+      options_.name};
+  auto stream = std::make_unique<Stream>(
+      make_channel(begin_connect(dial.addresses[dial.next_address - 1]), false),
+      handshake_options(purpose), false);
+  watch(*stream);
+  dial.streams[static_cast<std::size_t>(index)] = std::move(stream);
+}
+
+bool Engine::may_try_again(Dial& dial) {
+  if (dial.tries >= kMaxTries) return false;
+  const auto pause =
+      std::min<Deadline::Clock::duration>(kFirstPause * (1 << dial.tries++), kLongestPause);
+  dial.next_try = Deadline::Clock::now() + pause;
+  return true;
+}
+
+// The next address is tried, or this one again after a pause where this process lacked a
+// descriptor, or the rendezvous asked whether the peer ended by itself.
 void Engine::dial_failed(Entry& entry, const Error& error, bool connecting) {
   Dial& dial = entry.dial;
   hang_up(dial);
   if (connecting && dial.next_address < dial.addresses.size()) return this->dial(entry);
-  const bool is_dropped = !connecting && dynamic_cast<const PeerError*>(&error) != nullptr;
-  if ((is_dropped || is_shortage(error)) && dial.tries < kMaxTries) {
-    const auto pause =
-        std::min<Deadline::Clock::duration>(kFirstPause * (1 << dial.tries++), kLongestPause);
-    dial.next_try = Deadline::Clock::now() + pause;
-    if (dial.next_address > 0) --dial.next_address;
+  if (is_shortage(error) && may_try_again(dial)) {
+    --dial.next_address;
     return;
   }
   entry.dial.failure = breakage_of(*entry.link, error);
 }
 
 void Engine::hang_up(Dial& dial) {
-  for (const auto& stream : dial.streams) unwatch(*stream);
+  for (const auto& stream : dial.streams)
+    if (stream != nullptr) unwatch(*stream);
   dial.streams.clear();
 }
 
@@ -287,9 +299,12 @@ void Engine::set_up_dialled(Entry& entry) {
   bool all_proven = true;
   bool connecting = true;
   try {
-    for (const auto& stream : dial.streams) {
-      connecting = !stream->connected();
-      all_proven = stream->set_up() && all_proven;
+    for (std::size_t i = 0; i < dial.streams.size(); ++i) {
+      auto& stream = dial.streams[i];
+      connecting = stream == nullptr || !stream->connected();
+      if (stream == nullptr && Deadline::Clock::now() >= dial.next_try)
+        dial_stream(entry, static_cast<int>(i));
+      all_proven = stream != nullptr && set_up_stream(dial, stream) && all_proven;
     }
   } catch (const Error& error) {
     return dial_failed(entry, error, connecting);
@@ -303,6 +318,18 @@ void Engine::set_up_dialled(Entry& entry) {
   const int count = static_cast<int>(dial.streams.size());
   for (int i = 0; i < count; ++i) entry.link->attach(i, count, dial.streams[i]);
   dial.streams.clear();
+}
+
+// One that the peer dropped before it was proven is dialled again; the others stay.
+bool Engine::set_up_stream(Dial& dial, std::unique_ptr<Stream>& stream) {
+  try {
+    return stream->set_up();
+  } catch (const PeerError&) {
+    if (!stream->connected() || !may_try_again(dial)) throw;
+    unwatch(*stream);
+    stream.reset();
+    return false;
+  }
 }
 
 // A probe says nothing, so the peer hangs up now and then; only a refusal means that it is gone.

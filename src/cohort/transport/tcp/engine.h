@@ -58,9 +58,9 @@ class Engine {
   struct Dial {
     std::vector<SocketAddress> addresses;  // empty until it is dialled
     std::size_t next_address = 0;
-    std::vector<std::unique_ptr<Stream>> streams;  // until all are proven
-    int tries = 0;
-    TimePoint next_try = {};
+    std::vector<std::unique_ptr<Stream>> streams;  // until all are proven; nothing: dropped
+    int tries = 0;                                 // how often one of them was dropped
+    TimePoint next_try = {};                       // to dial it again
     // Of the last address, or of the open link: final, unless the rendezvous knows why.
     std::optional<Breakage> failure;
     TimePoint next_look;  // into the rendezvous
@@ -90,6 +90,9 @@ class Engine {
   bool refresh(Lock& lock, Entry& entry, Deadline deadline);
   void go_on(Entry& entry);
   void dial(Entry& entry);
+  void dial_stream(Entry& entry, int index);
+  static bool may_try_again(Dial& dial);  // after a pause
+  bool set_up_stream(Dial& dial, std::unique_ptr<Stream>& stream);
   void dial_failed(Entry& entry, const Error& error, bool connecting);
   void set_up_dialled(Entry& entry);
   void probe(Entry& entry);
