@@ -10,6 +10,5 @@ find_package(ZLIB REQUIRED)
 if(COHORT_TESTS)
   find_package(GTest REQUIRED)
 endif()
-# Debian's cpp-httplib has a pkg-config file only.
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(httplib REQUIRED IMPORTED_TARGET cpp-httplib)
+# Headers only (Beast), and only while Cohort itself is compiled: an installed Cohort needs none.
+find_package(Boost 1.74 REQUIRED)

@@ -10,6 +10,9 @@
 //   digest           runs collectives of many types and sizes; prints "digest" and a checksum of
 //                    all results that this rank got
 //   bandwidth BYTES  prints the median seconds of an all_reduce of that size
+// usage: collective_rank apart SECONDS
+//   joins by its environment, as if each rank had a host of its own; prints "rate N" every second,
+//   the number of all_reduces of 1 MB in it
 // Prints "ready" when the group stands.
 #include <algorithm>
 #include <cstdio>
@@ -150,10 +153,49 @@ int run_in_world(int argc, char** argv) {
   }
 }
 
+int run_apart(int argc, char** argv) {
+  const auto environment = cluster::Environment::of_this_process();
+  const cluster::Role role = cluster::discover_role(environment, {argv, argv + argc});
+  auto session = cluster::Session::join(role, cluster::SessionOptions::from(environment));
+  collective::FormOptions form;
+  collective::use_network(form, {.secret = session->secret()});
+  const Deadline soon = Deadline::after(std::chrono::seconds(60));
+  auto group = collective::form_group(
+      {.rank = role.rank,
+       .size = role.size,
+       .task = to_string(role.task),
+       .host_identity = fmt::format("host {}", role.rank)},
+      std::make_shared<transport::StoreRendezvous>(session->store(), session->key("apart")), form,
+      soon);
+  announce();
+  std::vector<float> values(250'000, 1);
+  // Rank 0 tells the time, so that all leave after the same call.
+  const auto begin = Deadline::Clock::now();
+  auto second = begin;
+  float goes_on = 1;
+  for (int count = 1; goes_on > 0; ++count) {
+    group->all_reduce(std::span(values), {.op = collective::ReduceOp::average});
+    const auto now = Deadline::Clock::now();
+    if (now - second >= std::chrono::seconds(1)) {
+      std::printf("rate %.1f\n", count / std::chrono::duration<double>(now - second).count());
+      std::fflush(stdout);
+      second = now;
+      count = 0;
+    }
+    if (role.rank == 0 && now - begin > std::chrono::seconds(std::atoi(argv[2]))) goes_on = 0;
+    group->broadcast(std::span(&goes_on, 1), 0, {});
+  }
+  group.reset();
+  session->done(soon);
+  session->close(soon);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc >= 3 && std::string(argv[1]) == "world") return run_in_world(argc, argv);
+  if (argc == 3 && std::string(argv[1]) == "apart") return run_apart(argc, argv);
   if (argc != 7) return 2;
   const int rank = std::atoi(argv[1]);
   const int size = std::atoi(argv[2]);

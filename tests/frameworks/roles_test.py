@@ -29,7 +29,7 @@ class SchedulerArguments(FrameworkTest):
 
 class HorovodRendezvous(FrameworkTest):
     def test_all_ranks_meet_through_the_http_store(self):
-        result = self.run_program("-n", 4, *self.program("horovod_rendezvous.py"))
+        result = self.run_program("-n", 4, "--horovod", *self.program("horovod_rendezvous.py"))
         for rank in range(4):
             end = self.fields(result, f"worker/{rank}", "exchanged")
             self.assertEqual(end, {

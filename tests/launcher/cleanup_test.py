@@ -67,7 +67,7 @@ with open(f"daemon{os.environ['RANK']}", "w") as file:
     def test_no_socket_and_no_shared_memory_file_stays(self):
         def claims():  # of this job alone: others may run on the machine
             lines = pathlib.Path("/proc/net/unix").read_text().splitlines()
-            return {line.split()[-1] for line in lines} & {f"@cohort-port-{port}" for port in ports}
+            return {line.split()[-1] for line in lines} & {f"@cohort-port-{os.geteuid()}-{port}" for port in ports}
         files = set(os.listdir("/dev/shm"))
         process = self.start("-n", 2, *self.python(FAMILY))
         self.wait_for_log("worker/1", "ready")

@@ -47,12 +47,20 @@ class Environments(LauncherTest):
                     "COHORT_OUTPUT": str(self.output)}
         for name, value in expected.items():
             self.assertEqual(worker.get(name), value, name)
-        for name in ("MASTER_ADDR", "MASTER_PORT", "COHORT_JOB", "COHORT_STORE",
-                     "HOROVOD_GLOO_RENDEZVOUS_PORT", "TORCHELASTIC_RUN_ID"):
+        for name in ("MASTER_ADDR", "MASTER_PORT", "COHORT_JOB", "COHORT_STORE", "TORCHELASTIC_RUN_ID"):
             self.assertIn(name, worker)
+        for name in ("HOROVOD_GLOO_RENDEZVOUS_PORT", "COHORT_HOROVOD_RENDEZVOUS"):
+            self.assertNotIn(name, worker)
         server = found["ps/0"]["env"]
         self.assertNotIn("RANK", server)
         self.assertEqual(server["CUDA_VISIBLE_DEVICES"], "")
+
+    def test_horovods_rendezvous_runs_only_where_it_is_asked_for(self):
+        worker = self.environments("-n", 1, "--horovod")["worker/0"]["env"]
+        self.assertEqual(worker["COHORT_HOROVOD_RENDEZVOUS"], f"127.0.0.1:{worker['HOROVOD_GLOO_RENDEZVOUS_PORT']}")
+        refused = self.run_job("-n", 1, "--horovod", "--hosts", "node1", "--", "true")
+        self.assertEqual(refused.code, 2)
+        self.assertIn("--horovod and hosts exclude each other", refused.stderr)
 
     def test_the_secret_is_not_in_the_environment_or_on_the_command_line(self):
         result = self.run_job("-n", 1, *self.python("""

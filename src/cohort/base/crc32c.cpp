@@ -27,7 +27,7 @@ constexpr auto kByteTable = make_byte_table();
 // A linear map of 32 bits, by the images of the single bits.
 using Matrix = std::array<std::uint32_t, 32>;
 
-constexpr std::uint32_t apply(const Matrix& matrix, std::uint32_t vector) {
+constexpr std::uint32_t apply_operator(const Matrix& matrix, std::uint32_t vector) {
   std::uint32_t result = 0;
   for (int bit = 0; vector != 0; ++bit, vector >>= 1)
     if ((vector & 1) != 0) result ^= matrix[bit];
@@ -40,7 +40,7 @@ constexpr Matrix zeros(int doublings) {
   for (int bit = 0; bit < 32; ++bit) matrix[bit] = step_byte(std::uint32_t{1} << bit);
   for (int i = 0; i < doublings; ++i) {
     Matrix square{};
-    for (int bit = 0; bit < 32; ++bit) square[bit] = apply(matrix, matrix[bit]);
+    for (int bit = 0; bit < 32; ++bit) square[bit] = apply_operator(matrix, matrix[bit]);
     matrix = square;
   }
   return matrix;
@@ -53,7 +53,8 @@ constexpr ShiftTable make_shift_table(int doublings) {
   const Matrix matrix = zeros(doublings);
   ShiftTable table{};
   for (int byte = 0; byte < 4; ++byte)
-    for (std::uint32_t i = 0; i < 256; ++i) table[byte][i] = apply(matrix, i << (8 * byte));
+    for (std::uint32_t i = 0; i < 256; ++i)
+      table[byte][i] = apply_operator(matrix, i << (8 * byte));
   return table;
 }
 

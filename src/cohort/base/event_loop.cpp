@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 
 namespace cohort {
 
@@ -67,6 +68,7 @@ void EventLoop::stop() {
 }
 
 void EventLoop::run() {
+  const log::NeverWait never_wait;
   while (true) {
     {
       std::lock_guard lock(mutex_);

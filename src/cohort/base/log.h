@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
@@ -10,6 +11,11 @@
 // Cohort's own messages, on standard error: "cohort: <level>: text". Thread-safe.
 // The level comes from COHORT_LOG (debug, info, warning, error, off); the default is info. Another
 // value is warned of, once.
+//
+// A line waits for a reader of standard error that is slow (reader_output.h), unless its thread has
+// others to serve: while a NeverWait lives on it, and with write_without_waiting(), a line that
+// cannot go out at once is kept, up to kMaxKept of them, and written when there is room. What is
+// more is dropped, counted, and reported once the reader reads again.
 namespace cohort::log {
 
 enum class Level { debug, info, warning, error, off };
@@ -22,6 +28,20 @@ void set_name(std::string name);
 void set_level(Level level);
 Level level();
 void write(Level level, std::string_view text);
+void write_without_waiting(Level level, std::string_view text);
+// While it lives, no line of this thread waits: for threads that serve the network.
+// EventLoop::run() has one.
+class NeverWait {
+ public:
+  NeverWait();
+  ~NeverWait();
+  NeverWait(const NeverWait&) = delete;
+  NeverWait& operator=(const NeverWait&) = delete;
+
+ private:
+  bool before_;
+};
+constexpr std::size_t kMaxKept = 1000;  // lines, of PIPE_BUF bytes at most
 // Text as it is, whatever the level: for a report of several lines.
 void write_report(std::string_view text);
 // From here on a reader of standard error that does not read is not waited for (reader_output.h).

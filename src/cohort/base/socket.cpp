@@ -29,6 +29,12 @@ UniqueFd open_socket(int family) {
   return fd;
 }
 
+SystemError accept_error(int code) {
+  return SystemError(
+      "cannot accept a connection", code,
+      {.advice = code == EMFILE ? "Raise the limit of open files (ulimit -n)." : ""});
+}
+
 // A host that vanishes sends no reset: keep-alives find out within half a minute.
 void set_tcp_options(int fd, int family) {
   if (family == AF_UNIX) return;
@@ -111,18 +117,36 @@ std::string peer_name(int fd) {
   return address.endpoint().to_string();
 }
 
-UniqueFd accept_ready(int listener) {
+AcceptResult try_accept(int listener) {
   while (true) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd) return fd;
-    // The rest are connections that failed before they were accepted, see accept(2).
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return fd;
-    if (errno != EINTR && errno != ECONNABORTED && errno != EPROTO && errno != ENETDOWN &&
-        errno != EHOSTUNREACH && errno != ENETUNREACH)
-      throw SystemError(
-          "cannot accept a connection", errno,
-          {.advice = errno == EMFILE ? "Raise the limit of open files (ulimit -n)." : ""});
+    if (fd) return {.socket = std::move(fd)};
+    switch (errno) {
+      case EAGAIN:
+        return {};
+      case EMFILE:
+      case ENFILE:
+      case ENOBUFS:
+      case ENOMEM:
+        return {.socket = {}, .code = errno};
+      case EBADF:
+      case EFAULT:
+      case EINVAL:
+      case ENOTSOCK:
+      case EOPNOTSUPP:
+        throw SystemError("cannot accept a connection", errno);
+      default:  // a connection that failed before it was accepted, see accept(2)
+        break;
+    }
   }
+}
+
+std::string accept_failure(int code) { return accept_error(code).what(); }
+
+UniqueFd accept_ready(int listener) {
+  AcceptResult result = try_accept(listener);
+  if (result.is_exhausted()) throw accept_error(result.code);
+  return std::move(result.socket);
 }
 
 UniqueFd accept_from(int listener, Deadline deadline) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -24,7 +25,19 @@ Endpoint local_endpoint(int fd);
 // "10.0.0.7:41234" for messages; "unknown peer" once the connection is gone.
 std::string peer_name(int fd);
 
-// The next connection; an invalid descriptor when none is waiting.
+// The next connection; an invalid descriptor when none is waiting, or when this machine lacks what
+// another one needs (descriptors, memory): `code` then says what. Such a connection stays in the
+// queue, so pause for kAcceptPause instead of asking again at once.
+struct AcceptResult {
+  UniqueFd socket;
+  int code = 0;
+  bool is_exhausted() const { return code != 0; }
+};
+AcceptResult try_accept(int listener);
+std::string accept_failure(int code);  // for the log
+constexpr std::chrono::milliseconds kAcceptPause{100};
+
+// As try_accept(); throws SystemError where that says exhausted.
 UniqueFd accept_ready(int listener);
 // Waits for one.
 UniqueFd accept_from(int listener, Deadline deadline);

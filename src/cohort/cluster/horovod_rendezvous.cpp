@@ -1,178 +1,151 @@
 #include "cohort/cluster/horovod_rendezvous.h"
 
-#include <httplib.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
-#include <atomic>
-#include <cerrno>
+#include <algorithm>
 #include <map>
-#include <mutex>
-#include <optional>
-#include <set>
 #include <string>
-#include <thread>
+#include <string_view>
+#include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/http_server.h"
+#include "cohort/base/peer_user.h"
 
 namespace cohort::cluster {
 namespace {
 
-constexpr int kThreads = 16;
-constexpr int kBacklog = 4096;
-constexpr int kOk = 200, kNotFound = 404, kTooLarge = 413, kFull = 507;
+constexpr int kNotFound = 404, kNotAllowed = 405, kTooLarge = 413, kFull = 507;
+// What an entry costs beside its text, so that many small ones are bounded too.
+constexpr std::size_t kEntryCost = 256;
 
 // The scopes in which a DELETE means "finished", not "remove".
 bool is_horovod_scope(const std::string& scope) {
   return scope == "global" || scope.starts_with("local_") || scope.starts_with("cross_");
 }
 
-// Thread-safe.
-class Scopes {
- public:
-  explicit Scopes(std::size_t max_total) : max_total_(max_total) {}
-
-  std::optional<std::string> get(const std::string& scope, const std::string& key) const {
-    std::lock_guard lock(mutex_);
-    auto found = scopes_.find(scope);
-    if (found == scopes_.end()) return std::nullopt;
-    auto value = found->second.values.find(key);
-    if (value == found->second.values.end()) return std::nullopt;
-    return value->second;
-  }
-
-  bool put(const std::string& scope, const std::string& key, std::string value) {
-    std::lock_guard lock(mutex_);
-    std::size_t overhead = scope.size() + key.size();
-    auto& values = scopes_[scope].values;
-    auto found = values.find(key);
-    std::size_t before = found == values.end() ? 0 : overhead + found->second.size();
-    if (total_ - before + overhead + value.size() > max_total_) return false;
-    total_ = total_ - before + overhead + value.size();
-    values[key] = std::move(value);
-    return true;
-  }
-
-  void remove(const std::string& scope, const std::string& key) {
-    std::lock_guard lock(mutex_);
-    auto found = scopes_.find(scope);
-    if (found == scopes_.end()) return;
-    auto& [values, finished] = found->second;
-    if (!is_horovod_scope(scope)) {
-      if (auto value = values.find(key); value != values.end()) erase(scope, values, value);
-    } else if (finished.insert(key).second && finished.size() >= values.size()) {
-      while (!values.empty()) erase(scope, values, values.begin());
-    }
-    if (values.empty()) scopes_.erase(found);
-  }
-
- private:
-  using Values = std::map<std::string, std::string>;
-  struct Scope {
-    Values values;
-    std::set<std::string> finished;  // who has found all its peers
-  };
-  void erase(const std::string& scope, Values& values, Values::iterator entry) {
-    total_ -= scope.size() + entry->first.size() + entry->second.size();
-    values.erase(entry);
-  }
-
-  mutable std::mutex mutex_;
-  std::map<std::string, Scope> scopes_;
-  std::size_t total_ = 0;
-  std::size_t max_total_;
+struct ScopeAndKey {
+  std::string scope, key;
 };
+
+// "/scope/key"; both empty when it is something else.
+ScopeAndKey split_target(std::string_view target) {
+  target = target.substr(0, target.find('?'));
+  if (!target.starts_with('/')) return {};
+  const std::size_t slash = target.find('/', 1);
+  if (slash == 1 || slash == target.npos || slash + 1 == target.size()) return {};
+  return {std::string(target.substr(1, slash - 1)), std::string(target.substr(slash + 1))};
+}
+
+// Only a process of this user may write where the job's ranks look each other up.
+void admit_same_user(int fd) {
+  const auto user = tcp_peer_user(fd);
+  if (!user) throw AuthError("no process of this machine answers for the connection");
+  if (*user != ::geteuid())
+    throw AuthError(fmt::format("it is user {}'s, and the job is user {}'s", *user, ::geteuid()));
+}
 
 }  // namespace
 
-class HorovodRendezvous::Server : private httplib::Server {
+// Confined to the server's thread.
+class HorovodRendezvous::Server {
  public:
   explicit Server(HorovodRendezvousOptions options)
-      : options_(std::move(options)), scopes_(options_.max_total) {
-    route();
-    new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    set_payload_max_length(options_.max_value);
-    // One request a connection, and little patience: close() waits for requests under way.
-    set_keep_alive_max_count(1);
-    set_keep_alive_timeout(1);
-    set_read_timeout(std::chrono::seconds(2));
-    set_write_timeout(std::chrono::seconds(2));
-    // The library's default would let a second server share the port unnoticed.
-    set_socket_options([](socket_t fd) {
-      int on = 1;
-      ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    });
-    bind();
-    start();
+      : options_(std::move(options)),
+        server_(
+            checked(options_.bind), "Horovod's rendezvous",
+            {.head = 8 * 1024 + 2 * options_.max_key,
+             .body = options_.max_value,
+             .pending = std::max(std::size_t{8} << 20, 2 * options_.max_value),
+             .connections = options_.max_connections,
+             .time = options_.request_time},
+            [this](HttpRequest request) { return answer(std::move(request)); }, admit_same_user) {
+    options_.bind.port = server_.port();
   }
-  ~Server() override { close(); }
 
   const Address& address() const { return options_.bind; }
-
-  void close() {
-    std::lock_guard lock(close_mutex_);
-    if (!thread_.joinable()) return;
-    stop();
-    thread_.join();
-  }
+  void close() { server_.close(); }
 
  private:
-  void route() {
-    const std::string path = "/([^/]+)/(.+)";
-    Get(path, [this](const httplib::Request& request, httplib::Response& response) {
-      auto value = scopes_.get(request.matches[1], request.matches[2]);
-      response.status = value ? kOk : kNotFound;
-      response.set_content(value.value_or(""), "application/octet-stream");
-    });
-    Put(path, [this](const httplib::Request& request, httplib::Response& response,
-                     const httplib::ContentReader& read) { put(request, response, read); });
-    Delete(path, [this](const httplib::Request& request, httplib::Response& response) {
-      scopes_.remove(request.matches[1], request.matches[2]);
-      response.status = kOk;
-    });
+  struct Value {
+    std::string bytes;
+    bool is_finished = false;  // its rank has found all its peers
+  };
+  using Values = std::map<std::string, Value>;
+  using Scopes = std::map<std::string, Values>;
+
+  static Endpoint checked(const Address& bind) {
+    if (!is_loopback(bind.host))
+      throw InvalidInput(
+          fmt::format("Horovod's rendezvous on {} would be open to the network", to_string(bind)),
+          {.advice = "Bind it to 127.0.0.1."});
+    return Endpoint::tcp(bind.host, bind.port);
   }
 
-  void put(const httplib::Request& request, httplib::Response& response,
-           const httplib::ContentReader& read) {
-    std::string scope = request.matches[1], key = request.matches[2], value;
-    bool is_complete = read([&](const char* data, std::size_t size) {
-      if (value.size() + size > options_.max_value) return false;
-      value.append(data, size);
-      return true;
-    });
-    if (!is_complete || scope.size() > options_.max_key || key.size() > options_.max_key)
-      response.status = kTooLarge;
-    else
-      response.status = scopes_.put(scope, key, std::move(value)) ? kOk : kFull;
+  HttpResponse answer(HttpRequest request) {
+    const auto [scope, key] = split_target(request.target);
+    if (scope.empty()) return {.status = kNotFound};
+    if (scope.size() > options_.max_key || key.size() > options_.max_key)
+      return {.status = kTooLarge};
+    if (request.method == "GET") return get(scope, key);
+    if (request.method == "PUT") return put(scope, key, std::move(request.body));
+    if (request.method == "DELETE") return remove(scope, key);
+    return {.status = kNotAllowed};
   }
 
-  void bind() {
-    errno = 0;
-    if (options_.bind.port == 0)
-      options_.bind.port = bind_to_any_port(options_.bind.host);
-    else if (!bind_to_port(options_.bind.host, options_.bind.port))
-      options_.bind.port = -options_.bind.port;
-    if (options_.bind.port <= 0)
-      throw SystemError(fmt::format("cannot listen on {} for Horovod's rendezvous",
-                                    to_string(Address{options_.bind.host, -options_.bind.port})),
-                        errno ? errno : EADDRNOTAVAIL,
-                        {.advice = "Choose another port, or 0 for any that is free."});
-    ::listen(svr_sock_, kBacklog);  // the library's own backlog is 5
+  HttpResponse get(const std::string& scope, const std::string& key) const {
+    const auto found = scopes_.find(scope);
+    if (found == scopes_.end()) return {.status = kNotFound};
+    const auto value = found->second.find(key);
+    if (value == found->second.end()) return {.status = kNotFound};
+    return {.body = value->second.bytes};
   }
 
-  void start() {
-    thread_ = std::thread([this] {
-      listen_after_bind();
-      ended_ = true;
-    });
-    // stop() has no effect on a server that does not run yet.
-    while (!is_running() && !ended_) std::this_thread::yield();
+  // What is refused leaves nothing behind, not even an empty scope.
+  HttpResponse put(const std::string& scope, const std::string& key, std::string bytes) {
+    const auto found = scopes_.find(scope);
+    std::size_t before = 0;
+    if (found != scopes_.end())
+      if (const auto value = found->second.find(key); value != found->second.end())
+        before = cost(scope, *value);
+    const std::size_t after = kEntryCost + scope.size() + key.size() + bytes.size();
+    if (total_ - before + after > options_.max_total) return {.status = kFull};
+    total_ = total_ - before + after;
+    bytes.shrink_to_fit();
+    scopes_[scope].insert_or_assign(key, Value{.bytes = std::move(bytes)});
+    return {};
+  }
+
+  HttpResponse remove(const std::string& scope, const std::string& key) {
+    const auto found = scopes_.find(scope);
+    if (found == scopes_.end()) return {};
+    Values& values = found->second;
+    const auto value = values.find(key);
+    if (value == values.end()) return {};
+    if (!is_horovod_scope(scope)) {
+      erase(scope, values, value);
+    } else {
+      value->second.is_finished = true;
+      if (std::ranges::all_of(values, [](const auto& item) { return item.second.is_finished; }))
+        while (!values.empty()) erase(scope, values, values.begin());
+    }
+    if (values.empty()) scopes_.erase(found);
+    return {};
+  }
+
+  static std::size_t cost(const std::string& scope, const Values::value_type& entry) {
+    return kEntryCost + scope.size() + entry.first.size() + entry.second.bytes.size();
+  }
+
+  void erase(const std::string& scope, Values& values, Values::iterator entry) {
+    total_ -= cost(scope, *entry);
+    values.erase(entry);
   }
 
   HorovodRendezvousOptions options_;
   Scopes scopes_;
-  std::atomic<bool> ended_ = false;
-  std::mutex close_mutex_;
-  std::thread thread_;
+  std::size_t total_ = 0;
+  HttpServer server_;  // last: its thread uses the others
 };
 
 HorovodRendezvous::HorovodRendezvous(HorovodRendezvousOptions options)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 
@@ -9,20 +10,24 @@ namespace cohort::cluster {
 
 struct HorovodRendezvousOptions {
   Address bind{"127.0.0.1", 0};  // port 0: the system chooses
-  std::size_t max_key = 1024;
-  std::size_t max_value = std::size_t{16} << 20;
-  std::size_t max_total = std::size_t{256} << 20;  // of all keys and values
+  std::size_t max_key = 1024;    // of a scope's name, and of a key
+  std::size_t max_value = std::size_t{1} << 20;
+  std::size_t max_total = std::size_t{16} << 20;  // of all keys and values, and what they cost
+  std::size_t max_connections = 256;              // past it the oldest goes
+  std::chrono::milliseconds request_time{5000};
 };
 
 // The HTTP key-value store through which Horovod's gloo controller finds its peers: GET, PUT and
-// DELETE of /scope/key; 404 for what is not there, 413 and 507 over the limits.
+// DELETE of /scope/key; 404 for what is not there, 413 and 507 over the limits. Names are compared
+// as they are sent.
 // In Horovod's own scopes (global, local_HOST, cross_N) a DELETE says "I have found all my peers":
-// values stay until as many said so as there are keys, since a slower task may still need them.
+// values stay until that was said of every key, since a slower task may still need them.
 //
-// It is as open as Horovod's client makes it, which knows no secret: whoever can connect can write.
-// Bind it to loopback unless the job spans hosts.
-// Threads: own ones; the methods may be called from any thread.
-// Failure: the constructor throws SystemError when it cannot listen.
+// Horovod's client knows no secret and builds its paths itself, so the system vouches for it: only
+// processes of this user on this machine are let in, and no byte of others is read.
+// Threads: one of its own; the methods may be called from any thread.
+// Failure: the constructor throws SystemError when it cannot listen, and InvalidInput where other
+// machines could connect.
 class HorovodRendezvous {
  public:
   explicit HorovodRendezvous(HorovodRendezvousOptions options = {});
@@ -32,7 +37,7 @@ class HorovodRendezvous {
 
   const Address& address() const;
 
-  // Returns within a few seconds, whatever clients do. May be called again.
+  // Returns at once, whatever clients do. May be called again.
   void close();
 
  private:

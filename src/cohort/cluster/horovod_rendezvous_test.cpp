@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <string>
@@ -102,6 +105,65 @@ TEST(HorovodRendezvous, SizesAreBounded) {
   EXPECT_EQ(ask(at, "PUT", "/s/1", std::string(1000, 'x')).status, 200);
   EXPECT_EQ(ask(at, "PUT", "/s/2", std::string(1000, 'x')).status, 507);
   EXPECT_EQ(ask(at, "GET", "/s/1").body.size(), 1000u);
+}
+
+TEST(HorovodRendezvous, ManySmallEntriesAreBoundedToo) {
+  HorovodRendezvous server({.max_total = 10'000});
+  int taken = 0;
+  for (int i = 0; i < 100; ++i)
+    if (ask(server.address(), "PUT", fmt::format("/{}/k", i), "x").status == 200) ++taken;
+  EXPECT_GT(taken, 10);
+  EXPECT_LT(taken, 40);
+}
+
+TEST(HorovodRendezvous, DeletesOfKeysThatAreNotThereCountForNothing) {
+  HorovodRendezvous server;
+  const Address& at = server.address();
+  for (std::string rank : {"0", "1"}) ask(at, "PUT", "/global/" + rank, "a" + rank);
+  for (std::string rank : {"0", "7", "8", "9"})
+    EXPECT_EQ(ask(at, "DELETE", "/global/" + rank).status, 200);
+  EXPECT_EQ(ask(at, "GET", "/global/0").body, "a0");
+}
+
+TEST(HorovodRendezvous, OtherPathsAndMethodsAreRefused) {
+  HorovodRendezvous server;
+  const Address& at = server.address();
+  for (std::string path : {"/", "/x", "/x/", "//x", "*"})
+    EXPECT_EQ(ask(at, "PUT", path, "v").status, 404) << path;
+  EXPECT_EQ(ask(at, "POST", "/global/0", "v").status, 405);
+}
+
+TEST(HorovodRendezvous, AnAddressThatOtherMachinesReachIsRefused) {
+  EXPECT_THROW(HorovodRendezvous({.bind = {"0.0.0.0", 0}}), InvalidInput);
+}
+
+// Sends a request as another user, and closes without waiting where `at_once`.
+void put_as_nobody(const Address& at, bool at_once) {
+  constexpr uid_t kNobody = 65534;
+  const SocketAddress address = resolve(Endpoint::tcp(at.host, at.port), soon()).front();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string_view request = "PUT /global/0 HTTP/1.1\r\nContent-Length: 6\r\n\r\npoison";
+    const int fd = ::setuid(kNobody) == 0 ? ::socket(address.family(), SOCK_STREAM, 0) : -1;
+    if (fd < 0 || ::connect(fd, address.get(), address.size) != 0) ::_exit(1);
+    const ssize_t sent = ::send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+    char byte;
+    if (!at_once && sent > 0 && ::read(fd, &byte, 1) > 0) ::_exit(2);
+    ::_exit(0);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(HorovodRendezvous, AnotherUserCannotPoisonIt) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  HorovodRendezvous server;
+  const Address& at = server.address();
+  ask(at, "PUT", "/global/0", "honest");
+  put_as_nobody(at, false);
+  put_as_nobody(at, true);  // its closed socket looks like root's
+  EXPECT_EQ(ask(at, "GET", "/global/0").body, "honest");
 }
 
 TEST(HorovodRendezvous, ManyRanksAskAtOnce) {

@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -9,10 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/base/acceptor.h"
 #include "cohort/base/error.h"
 #include "cohort/base/event_loop.h"
 #include "cohort/base/limits.h"
 #include "cohort/base/log.h"
+#include "cohort/base/rate_limited_log.h"
 #include "cohort/base/socket.h"
 #include "cohort/cluster/store_connection.h"
 
@@ -20,8 +23,6 @@ namespace cohort::cluster {
 namespace {
 
 constexpr std::chrono::seconds kGoodbyeTimeout{5};
-constexpr std::chrono::milliseconds kAcceptPause{100};
-constexpr int kAcceptsPerRound = 64;
 
 }  // namespace
 
@@ -44,9 +45,8 @@ class StoreServer::Loop {
   };
 
   void run();
-  void accept_clients();
   void add_client(UniqueFd fd);
-  void make_room();
+  void make_room(int newest);
   void on_event(StoreClientId id, std::uint32_t events);
   void serve(StoreClientId id, Client& client);
   void mark_dirty(StoreClientId id, Client& client);
@@ -58,12 +58,15 @@ class StoreServer::Loop {
   void schedule_expiry();
 
   StoreServerOptions options_;
-  UniqueFd listener_;
   HandshakeOptions handshake_;
   EventLoop loop_;
+  std::optional<Acceptor> acceptor_;
+  RateLimitedLog refusals_{"the store", "connections refused"};
   StoreState state_;
   std::unordered_map<StoreClientId, Client> clients_;
   std::set<StoreClientId> unproven_;  // in order of arrival
+  std::set<StoreClientId> silent_;    // of these, who has said nothing
+  std::size_t max_unproven_ = 0;
   std::vector<StoreClientId> dirty_;  // with something to send or to read on
   StoreClientId next_id_ = 1;
   EventLoop::TimerId expiry_timer_ = 0;
@@ -78,7 +81,6 @@ class StoreServer::Loop {
 
 StoreServer::Loop::Loop(StoreServerOptions options)
     : options_(std::move(options)),
-      listener_(listen_on(Endpoint::tcp(options_.bind.host, options_.bind.port))),
       state_(
           [this](StoreClientId id, StoreResponse response) {
             auto found = clients_.find(id);
@@ -87,7 +89,8 @@ StoreServer::Loop::Loop(StoreServerOptions options)
             mark_dirty(id, found->second);
           },
           options_.limits) {
-  Endpoint bound = local_endpoint(listener_.get());
+  UniqueFd listener = listen_on(Endpoint::tcp(options_.bind.host, options_.bind.port));
+  Endpoint bound = local_endpoint(listener.get());
   options_.bind.port = bound.port();
   bool is_local = resolve(bound, Deadline::never()).front().is_loopback();
   if (!options_.secret && !is_local && !options_.insecure)
@@ -97,8 +100,10 @@ StoreServer::Loop::Loop(StoreServerOptions options)
         {.advice = "Set COHORT_SECRET_FILE=FILE, bind to 127.0.0.1, or accept the risk with "
                    "COHORT_INSECURE=1."});
   handshake_ = {.protocol = kStoreProtocol, .secret = options_.secret, .identity = "store"};
-  raise_file_limit(options_.max_clients + 256);
-  loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
+  raise_file_limit(std::max<std::uint64_t>(options_.max_clients + 256, kWantedFiles));
+  max_unproven_ = unauthenticated_limit();
+  acceptor_.emplace(loop_, std::move(listener), "the store",
+                    [this](UniqueFd fd) { add_client(std::move(fd)); });
   thread_ = std::thread([this] { run(); });
 }
 
@@ -106,11 +111,10 @@ void StoreServer::Loop::run() {
   try {
     loop_.run();
   } catch (const std::exception& error) {
-    log::error("the store on {} stopped: {}", local_endpoint(listener_.get()).to_string(),
-               error.what());
+    log::error("the store on {} stopped: {}", to_string(options_.bind), error.what());
   }
   clients_.clear();
-  listener_.reset();
+  acceptor_.reset();
   set_authenticated_count(0);
 }
 
@@ -140,36 +144,23 @@ bool StoreServer::Loop::wait_for_clients_at_most(std::size_t count, Deadline dea
   return true;
 }
 
-void StoreServer::Loop::accept_clients() {
-  try {
-    for (int i = 0; i < kAcceptsPerRound; ++i) {
-      UniqueFd fd = accept_ready(listener_.get());
-      if (!fd) return;
-      add_client(std::move(fd));
-    }
-  } catch (const SystemError& error) {
-    // Out of descriptors, most likely. The connection stays in the queue: look again a little later
-    // instead of spinning on it.
-    log::warning("the store: {}", error.what());
-    loop_.remove(listener_.get());
-    loop_.call_after(kAcceptPause, [this] {
-      loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_clients(); });
-    });
-  }
-}
-
-void StoreServer::Loop::make_room() {
-  if (clients_.size() < options_.max_clients || unproven_.empty()) return;
-  StoreClientId oldest = *unproven_.begin();
+// Of those that have not proven themselves one goes: the first that has said nothing, since a
+// member speaks at once, else the first.
+void StoreServer::Loop::make_room(int newest) {
+  if (unproven_.empty()) return;
+  if (clients_.size() < options_.max_clients && unproven_.size() < max_unproven_ &&
+      !is_short_of_files(newest))
+    return;
+  StoreClientId oldest = silent_.empty() ? *unproven_.begin() : *silent_.begin();
   drop(oldest, "the store has too many connections");
   erase(oldest);
 }
 
 void StoreServer::Loop::add_client(UniqueFd fd) {
-  make_room();
+  make_room(fd.get());
   if (clients_.size() >= options_.max_clients) {
-    log::warning("the store turned {} away: it has {} clients already", peer_name(fd.get()),
-                 clients_.size());
+    refusals_.warning(fmt::format("turned {} away: it has {} clients already", peer_name(fd.get()),
+                                  clients_.size()));
     return;
   }
   StoreClientId id = next_id_++;
@@ -180,6 +171,7 @@ void StoreServer::Loop::add_client(UniqueFd fd) {
                                                                 options_.max_queued_bytes)})
           .first->second;
   unproven_.insert(id);
+  silent_.insert(id);
   client.events = EPOLLIN;
   client.timer = loop_.call_after(kHandshakeTimeout, [this, id] {
     drop(id, "it did not prove itself in time");
@@ -192,6 +184,7 @@ void StoreServer::Loop::on_event(StoreClientId id, std::uint32_t events) {
   auto found = clients_.find(id);
   if (found == clients_.end()) return;
   Client& client = found->second;
+  silent_.erase(id);
   try {
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) client.connection.read();
     mark_dirty(id, client);
@@ -262,7 +255,10 @@ void StoreServer::Loop::drop(StoreClientId id, const std::string& reason, bool e
   if (found == clients_.end()) return;
   Client& client = found->second;
   bool was_unproven = unproven_.erase(id) > 0;
-  if (expected && !was_unproven)
+  silent_.erase(id);
+  if (was_unproven)
+    refusals_.warning(fmt::format("dropped {}: {}", client.connection.name(), reason));
+  else if (expected)
     log::debug("the store lost {}: {}", client.connection.name(), reason);
   else
     log::warning("the store dropped {}: {}", client.connection.name(), reason);

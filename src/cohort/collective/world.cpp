@@ -76,7 +76,8 @@ void use_network(FormOptions& form, const NetworkOptions& network) {
                                            .advertise = network.advertise,
                                            .streams = network.streams,
                                            .tls = network.tls,
-                                           .name = Peer{self.rank, self.task, host}.name()},
+                                           .name = Peer{self.rank, self.task, host}.name(),
+                                           .silence = network.silence},
                                           rendezvous, Deadline::after(std::chrono::seconds(60)));
   };
 }

@@ -21,7 +21,9 @@ struct NetworkOptions {
   int streams = 0;                      // connections to each peer; 0: as many as pay
   std::string bind_host = "127.0.0.1";  // "": every interface
   std::string advertise;                // what peers connect to; empty: follows bind_host
-  TuningTable tuning;                   // which algorithms to use; rank 0's counts for all
+  std::chrono::milliseconds silence{
+      0};              // how long an open connection may bring nothing; 0: for ever
+  TuningTable tuning;  // which algorithms to use; rank 0's counts for all
 
   // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE, COHORT_TLS, COHORT_STREAMS;
   // on rank 0 COHORT_TUNING, a file that `cohort tune` writes. Throws InvalidInput. Where to bind

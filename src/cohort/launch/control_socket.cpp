@@ -52,29 +52,29 @@ ControlSocket::ControlSocket(std::filesystem::path path, EventLoop& loop, Handle
     : path_(std::move(path)), loop_(loop), handler_(std::move(handler)) {
   sockaddr_un address{.sun_family = AF_UNIX};
   path_.native().copy(address.sun_path, sizeof address.sun_path - 1);
-  listener_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // The mode before bind() is that of the file, which is thus never open to others.
-  if (!listener_ || ::fchmod(listener_.get(), S_IRUSR | S_IWUSR) != 0 ||
-      ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+  if (!listener || ::fchmod(listener.get(), S_IRUSR | S_IWUSR) != 0 ||
+      ::bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     throw SystemError(fmt::format("cannot make the control socket '{}'", path_.string()), errno);
-  if (::listen(listener_.get(), kMostClients) != 0) {
+  if (::listen(listener.get(), kMostClients) != 0) {
     const int code = errno;
     ::unlink(path_.c_str());
     throw SystemError(fmt::format("cannot listen on the control socket '{}'", path_.string()),
                       code);
   }
-  loop_.add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept(); });
+  acceptor_.emplace(loop_, std::move(listener), "the control socket",
+                    [this](UniqueFd fd) { add(std::move(fd)); });
 }
 
 ControlSocket::~ControlSocket() {
   while (!clients_.empty()) close(clients_.begin()->first);
-  loop_.remove(listener_.get());
+  acceptor_.reset();
   ::unlink(path_.c_str());
 }
 
-void ControlSocket::accept() {
-  UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!fd || clients_.size() >= kMostClients) return;
+void ControlSocket::add(UniqueFd fd) {
+  if (clients_.size() >= kMostClients) return;
   const uid_t user = peer_user(fd.get());
   if (user != ::geteuid() && user != 0) return;
   const int number = fd.get();

@@ -3,9 +3,11 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "cohort/base/acceptor.h"
 #include "cohort/base/event_loop.h"
 #include "cohort/base/unique_fd.h"
 
@@ -48,7 +50,7 @@ class ControlSocket {
     std::string output;  // not written yet
     EventLoop::TimerId timer = 0;
   };
-  void accept();
+  void add(UniqueFd fd);
   void serve(int fd);
   bool read(Client& client);
   bool answer(Client& client);
@@ -59,7 +61,7 @@ class ControlSocket {
   std::filesystem::path path_;
   EventLoop& loop_;
   Handler handler_;
-  UniqueFd listener_;
+  std::optional<Acceptor> acceptor_;
   std::map<int, Client> clients_;
 };
 

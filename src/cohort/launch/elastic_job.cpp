@@ -7,6 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
+#include "cohort/base/limits.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/launch/outcome.h"
@@ -303,9 +304,18 @@ void ElasticJob::start(Place& place) {
   place.was_member = place.told = false;
   try {
     place.state = hooks_.start(*place.process) ? State::running : State::idle;
+    place.shortages = 0;
   } catch (const Error& error) {
-    log::warning("{} cannot be started: {}", to_string(place.process->id()), error.what());
-    put_out(place);
+    const bool again = is_shortage(error) && ++place.shortages < kStartTries;
+    if (!again || place.shortages == 1)
+      log::warning("{} cannot be started{}: {}", to_string(place.process->id()),
+                   again ? " for the moment" : "", error.what());
+    if (again) {
+      place.state = State::resting;
+      set_timer(place, kStartPause, [this, &place] { start(place); });
+    } else {
+      put_out(place);
+    }
   }
   hooks_.changed();
 }

@@ -97,6 +97,7 @@ class ElasticJob {
     TaskProcess* process = nullptr;
     State state = State::idle;
     bool was_member = false;  // in this run of its process
+    int shortages = 0;        // starts in a row that the system had nothing for
     bool told = false;        // the coordinator knows that this run has ended
     EventLoop::TimerId timer = 0;
   };

@@ -160,6 +160,12 @@ void settle(JobOptions& options) {
   if (options.task_restarts < 0)
     throw InvalidInput(fmt::format("--task-restarts is {}", options.task_restarts),
                        {.advice = "Give 0 (never start a task again alone) or more."});
+  if (options.horovod &&
+      (!options.hosts.empty() || (options.elastic && !options.elastic->discovery_script.empty())))
+    throw InvalidInput(
+        "--horovod and hosts exclude each other: Horovod's key-value store knows no "
+        "secret, so it is for tasks of this machine only",
+        {.advice = "Run the job on this machine, or start it with horovodrun."});
   if (options.gpus_per_worker.value_or(0) < 0)
     throw InvalidInput(fmt::format("--gpus-per-worker is {}", *options.gpus_per_worker),
                        {.advice = "Give 0 (none) or more."});

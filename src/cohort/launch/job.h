@@ -66,6 +66,7 @@ struct JobOptions {
   std::vector<Host> hosts;            // empty: this machine
   std::optional<int> slots_per_host;  // of hosts that name none
   RemoteOptions remote;
+  bool horovod = false;  // serve the key-value store through which ranks of Horovod meet
 
   std::vector<std::string> show;  // "worker:0", "ps"; empty: everything
   bool quiet = false;

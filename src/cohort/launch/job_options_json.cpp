@@ -195,6 +195,7 @@ std::string to_json(const JobOptions& options) {
   json["remote"] = remote_to_json(options.remote);
   json["show"] = options.show;
   json["quiet"] = options.quiet;
+  json["horovod"] = options.horovod;
   json["elastic"] = options.elastic ? elastic_to_json(*options.elastic) : ordered_json();
   json["resume"] = options.resume;
   return json.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
@@ -229,6 +230,7 @@ JobOptions job_options_from_json(std::string_view text, const std::string& sourc
   options.remote = read_remote(reader.at("remote"), source);
   reader.read("show", options.show);
   reader.read("quiet", options.quiet);
+  reader.read("horovod", options.horovod);
   if (!reader.at("elastic").is_null()) options.elastic = read_elastic(reader.at("elastic"), source);
   reader.read("resume", options.resume);
   reader.expect_nothing_else();

@@ -37,6 +37,7 @@ JobOptions unusual() {
           .hosts = {{"node1", 4}, {"node2", std::nullopt}},
           .slots_per_host = 2,
           .remote = {.shell = "ip netns exec", .cohort = "/opt/cohort", .address = "10.0.0.1"},
+          .horovod = true,
           .show = {"worker:0"},
           .quiet = true,
           .elastic = ElasticOptions{.least = 2,

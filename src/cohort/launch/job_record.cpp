@@ -1,7 +1,6 @@
 #include "cohort/launch/job_record.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files.h"
+#include "cohort/base/folder_lock.h"
 #include "cohort/base/owned_files.h"
 #include "cohort/launch/root_cause.h"
 
@@ -198,15 +198,16 @@ OutputFolder::OutputFolder(std::filesystem::path path, Earlier earlier) : path_(
         {.advice = kAdvice});
   }
   path_ = std::filesystem::absolute(path_);
-  lock_.reset(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock_ || ::access(path_.c_str(), W_OK | X_OK) != 0)
+  if (::access(path_.c_str(), W_OK | X_OK) != 0)
     throw InvalidInput(fmt::format("cannot write to the output folder '{}': {}", path_.string(),
                                    std::generic_category().message(errno)),
                        {.advice = kAdvice});
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0)
+  auto lock = lock_folder(path_);
+  if (!lock)
     throw InvalidInput(
         fmt::format("another job is writing into the output folder '{}'", path_.string()),
         {.advice = "Wait for it, or give another folder with --output DIR."});
+  lock_ = std::move(*lock);
   if (earlier == Earlier::aside) move_earlier_job_aside();
   try {
     make_own_folder(logs());

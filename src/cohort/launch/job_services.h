@@ -1,7 +1,6 @@
 #pragma once
 
-#include <algorithm>
-#include <thread>
+#include <optional>
 
 #include "cohort/base/secret.h"
 #include "cohort/base/unique_fd.h"
@@ -11,31 +10,33 @@
 
 namespace cohort::launch {
 
-// How many threads JobServices starts at most: the store's, those of Horovod's server and its pool
-// (as many as cpp-httplib chooses), and one of an elastic job's coordinator.
-inline int service_threads() {
-  return 4 + std::max(8, static_cast<int>(std::thread::hardware_concurrency()) - 1);
-}
+// How many threads JobServices starts at most: the store's, that of Horovod's server, and an
+// elastic job's coordinator.
+inline constexpr int kServiceThreads = 4;
 
-// What the launcher hosts for the tasks of one attempt: a secret, the rendezvous store, and the
-// key-value server that Horovod's scripts ask for. The store listens on the loopback interface,
-// or on every interface where `address` is one that other hosts connect to: the secret protects it.
-// Horovod's server, which knows no secret, is for tasks on this machine only. The system chooses
-// the ports. A new attempt gets new ones, so that nothing of an earlier attempt,
-// neither a value nor a straggler, finds its way in.
+// What the launcher hosts for the tasks of one attempt: a secret, the rendezvous store, and, where
+// the job asks for it, the key-value server of Horovod's programs. The store listens on the
+// loopback interface, or on every interface where `address` is one that other hosts connect to: the
+// secret protects it. Horovod's server, which knows no secret, serves this user on this machine
+// only. The system chooses the ports. A new attempt gets new ones, so that nothing of an earlier
+// attempt, neither a value nor a straggler, finds its way in.
 //
 // Construct it after the supervisor has blocked its signals: the servers run threads.
 class JobServices {
  public:
-  explicit JobServices(const std::string& address)
+  JobServices(const std::string& address, bool horovod)
       : secret_(Secret::generate()),
         secret_fd_(secret_.to_memfd()),
         store_({.bind = {cluster::is_loopback(address) ? "127.0.0.1" : "", 0}, .secret = secret_}),
-        address_{address, store_.address().port},
-        horovod_({.bind = {"127.0.0.1", 0}}) {}
+        address_{address, store_.address().port} {
+    if (horovod) horovod_.emplace();
+  }
 
   const cluster::Address& store() const { return address_; }
-  const cluster::Address& horovod_rendezvous() const { return horovod_.address(); }
+  std::optional<cluster::Address> horovod_rendezvous() const {
+    if (!horovod_) return std::nullopt;
+    return horovod_->address();
+  }
   const Secret& secret() const { return secret_; }
   int secret_fd() const { return secret_fd_.get(); }  // as COHORT_SECRET_FD; valid while this lives
 
@@ -44,7 +45,7 @@ class JobServices {
   UniqueFd secret_fd_;
   cluster::StoreServer store_;
   cluster::Address address_;  // the store's, as tasks see it
-  cluster::HorovodRendezvous horovod_;
+  std::optional<cluster::HorovodRendezvous> horovod_;
 };
 
 }  // namespace cohort::launch

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
+#include "cohort/base/error.h"
+#include "cohort/base/folder_lock.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/launch/job_record.h"
 
@@ -79,9 +82,9 @@ bool is_record_of(int folder, const std::string& name) {
 
 // What launcher, session and reports write; the rest is the program's.
 bool is_written_about_a_run(std::string_view name) {
-  constexpr std::string_view kNames[] = {"job.json",         "job-options.json", "logs",
-                                         "membership.jsonl", "ledger",           "ps-stats.json",
-                                         "metrics.csv",      "tensorboard",      "trace"};
+  constexpr std::string_view kNames[] = {
+      ".lock",  "job.json",      "job-options.json", "logs",        "membership.jsonl",
+      "ledger", "ps-stats.json", "metrics.csv",      "tensorboard", "trace"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -110,11 +113,22 @@ std::vector<Run> find_runs(const fs::path& parent, int parent_fd) {
   return runs;
 }
 
-// Under its lock, which a running launcher has, and another one that removes it.
+// The folder's lock, which a launcher at work in it has; nothing when it cannot be had.
+std::optional<UniqueFd> try_lock(const fs::path& folder) {
+  try {
+    return lock_folder(folder);
+  } catch (const Error&) {  // it has gone, or its lock is not this user's: none of ours to remove
+    return std::nullopt;
+  }
+}
+
+// Under its lock, and one on the folder itself, by which launchers that remove it keep apart.
 bool remove_run(const fs::path& parent, int parent_fd, const Run& run) {
   const UniqueFd folder = open_run(parent_fd, run.name);
   if (!folder || ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) return false;
   const fs::path path = parent / run.name;
+  const auto lock = try_lock(path);
+  if (!lock) return false;
   // Looked at again: it may have gone, come to life or been pinned meanwhile.
   struct stat info {};
   if (!open_record(folder.get(), info) || is_older(run.changed, info.st_mtim) ||

@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <cstddef>
 #include <cstring>
@@ -24,7 +25,7 @@ UniqueFd claim(int port) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) throw SystemError("cannot reserve a port", errno);
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  std::string name = fmt::format("cohort-port-{}", port);
+  const std::string name = port_claim_name(port);
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) fd.reset();
@@ -59,20 +60,34 @@ PortRange ports_outside(PortRange ephemeral) {
   return {kLowest, kHighest};
 }
 
+std::string port_claim_name(int port) {
+  return fmt::format("cohort-port-{}-{}", ::geteuid(), port);
+}
+
+PortReservation::PortReservation() : range_(ports_outside(ephemeral_ports())) {}
+
+void PortReservation::release_all() {
+  claims_.clear();
+  unclaimed_.clear();
+}
+
 int PortReservation::reserve() {
-  static const PortRange range = ports_outside(ephemeral_ports());
   std::random_device random;
-  int count = range.last - range.first + 1;
-  int start = std::uniform_int_distribution<int>(0, count - 1)(random);
+  const int count = range_.last - range_.first + 1;
+  const int start = std::uniform_int_distribution<int>(0, count - 1)(random);
   for (int i = 0; i < count; ++i) {
-    int port = range.first + (start + i) % count;
+    const int port = range_.first + (start + i) % count;
     UniqueFd held = claim(port);
     if (held && is_free(port)) {
       claims_.push_back(std::move(held));
       return port;
     }
   }
-  throw Error(fmt::format("no free port between {} and {}", range.first, range.last),
+  for (int i = 0; i < count; ++i) {
+    const int port = range_.first + (start + i) % count;
+    if (is_free(port) && unclaimed_.insert(port).second) return port;
+  }
+  throw Error(fmt::format("no free port between {} and {}", range_.first, range_.last),
               {.advice = "See who holds them with: ss -tlnp"});
 }
 

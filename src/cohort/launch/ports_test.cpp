@@ -1,10 +1,15 @@
 #include "cohort/launch/ports.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstddef>
 #include <set>
+#include <vector>
 
 namespace cohort::launch {
 namespace {
@@ -38,6 +43,30 @@ TEST(Ports, AReservedPortCanBeBoundWithoutReuseaddr) {
                       .sin_addr = {htonl(INADDR_LOOPBACK)}};
   EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   EXPECT_EQ(::listen(fd.get(), 1), 0);
+}
+
+UniqueFd take_name(const std::string& name) {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  name.copy(address.sun_path + 1, sizeof address.sun_path - 1);
+  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) fd.reset();
+  return fd;
+}
+
+TEST(Ports, WhoTakesEveryNameKeepsNobodyFromAPort) {
+  const PortRange range{21000, 21049};
+  std::vector<UniqueFd> taken;
+  for (int port = range.first; port <= range.last; ++port)
+    for (const auto& name : {port_claim_name(port), fmt::format("cohort-port-{}", port)})
+      taken.push_back(take_name(name));
+  PortReservation ports(range);
+  std::set<int> seen;
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(seen.insert(ports.reserve()).second);
+}
+
+TEST(Ports, NamesAreThisUsers) {
+  EXPECT_EQ(port_claim_name(12345), fmt::format("cohort-port-{}-12345", ::geteuid()));
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ pid_t spawn(const SpawnOptions& options) {
   if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   UniqueFd error_reader(fds[0]), error_writer(fds[1]);
   UniqueFd null_input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null_input) throw SystemError("cannot open '/dev/null'", errno);
 
   std::vector<DescriptorMove> moves;
   for (const auto& [fd, becomes] : options.inherited)

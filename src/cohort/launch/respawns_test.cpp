@@ -30,7 +30,8 @@ TEST(Respawns, SignalsAndExitCodesAlikeAreStartedAgainUpToTheLimitOfEachTask) {
   EXPECT_EQ(respawns.on_death(ended({.code = 3}), true).charged, 2);
   EXPECT_EQ(respawns.on_death(ended({.code = 3}), true).verdict, RespawnVerdict::used_up);
   EXPECT_EQ(respawns.on_death(ended({.code = 3}, kLongLife, 2), true).charged, 1);
-  EXPECT_EQ(Respawns(0).on_death(ended({.signal = SIGKILL}), true).verdict, RespawnVerdict::used_up);
+  EXPECT_EQ(Respawns(0).on_death(ended({.signal = SIGKILL}), true).verdict,
+            RespawnVerdict::used_up);
 }
 
 TEST(Respawns, APreemptedWorkerIsNotChargedUnlessItWasQuick) {
@@ -42,7 +43,8 @@ TEST(Respawns, APreemptedWorkerIsNotChargedUnlessItWasQuick) {
     EXPECT_EQ(decision.charged, 0);
   }
   EXPECT_EQ(respawns.on_death(ended({.signal = SIGTERM}, kShort), true).charged, 1);
-  EXPECT_EQ(respawns.on_death(ended({.signal = SIGTERM}, kShort), true).verdict, RespawnVerdict::used_up);
+  EXPECT_EQ(respawns.on_death(ended({.signal = SIGTERM}, kShort), true).verdict,
+            RespawnVerdict::used_up);
   EXPECT_EQ(respawns.on_death(ended({.code = 143}), true).verdict, RespawnVerdict::start_again);
 }
 
@@ -63,7 +65,8 @@ TEST(Respawns, AUsageErrorBeforeItsFirstViewIsNotRepeated) {
   Respawns respawns(10);
   EXPECT_EQ(respawns.on_death(ended({.code = 2}), false).verdict, RespawnVerdict::usage_error);
   EXPECT_EQ(respawns.on_death(ended({.code = 2}), true).verdict, RespawnVerdict::start_again);
-  EXPECT_EQ(respawns.on_death(ended({.signal = SIGINT}), false).verdict, RespawnVerdict::start_again);
+  EXPECT_EQ(respawns.on_death(ended({.signal = SIGINT}), false).verdict,
+            RespawnVerdict::start_again);
 }
 
 TEST(Respawns, AForgivenTaskCountsFromTheBeginning) {

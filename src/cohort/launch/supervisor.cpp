@@ -215,12 +215,12 @@ bool Supervisor::begin_attempt() {
 
 void Supervisor::start_attempt() {
   phase_ = Phase::running;
+  starts_to_come_ = 0;
   ports_.release_all();
-  require_threads(service_threads(), "the job's services");
-  services_ = std::make_unique<JobServices>(identity_.address);
+  require_threads(kServiceThreads, "the job's services");
+  services_ = std::make_unique<JobServices>(identity_.address, options_.horovod);
   identity_.store = services_->store();
-  if (cluster::is_loopback(identity_.address))
-    identity_.horovod_rendezvous = services_->horovod_rendezvous();
+  identity_.horovod_rendezvous = services_->horovod_rendezvous();
   planner_.emplace(options_, identity_, record_.attempt, ports_, environment_);
   std::error_code ignored;  // what the folder lacks costs log lines, not the job
   std::filesystem::create_directories(folder_.logs(), ignored);
@@ -246,7 +246,8 @@ StartOptions Supervisor::start_options() const {
 
 void Supervisor::wait_for_attempt() {
   // Between the death of the last worker and its new start nobody of an elastic job lives.
-  while (any_alive(true) || any_alive(false) || (elastic_ && phase_ == Phase::running))
+  while (any_alive(true) || any_alive(false) ||
+         (phase_ == Phase::running && (elastic_ || starts_to_come_ > 0)))
     loop_.run_once(Deadline::never());
 }
 
@@ -342,7 +343,11 @@ void Supervisor::on_task_exit(TaskProcess& task) {
     return begin_stop();
   }
   if (elastic_) return elastic_->on_exit(task);
-  if (start_again_alone(task)) return;
+  if (!start_again_alone(task)) judge_exit(task);
+}
+
+void Supervisor::judge_exit(TaskProcess& task) {
+  const ExitStatus& status = *task.record().exit;
   // Its work was done and the others knew that: what killed it then is no failure of the job.
   const bool finished =
       status.signal != 0 && task.restart_mark() == KeepMemoryOwner::Mark::finished;
@@ -398,13 +403,7 @@ bool Supervisor::start_again_alone(TaskProcess& task) {
       break;
   }
   log::warning("{}; starting it again alone (restart {})", end, record.restarts + 1);
-  try {
-    task.start_again(start_options());
-  } catch (const Error& error) {
-    log::warning("{} cannot be started again: {}", to_string(task.id()), error.what());
-    return false;
-  }
-  return true;
+  return start_now_or_later(task, 0);
 }
 
 void Supervisor::on_failure(const TaskProcess& task) {

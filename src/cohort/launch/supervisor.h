@@ -67,7 +67,9 @@ class Supervisor {
   void check_tasks();
   void on_task_exit(TaskProcess& task);
   bool was_hung_up(const TaskRecord& record) const;
+  void judge_exit(TaskProcess& task);
   bool start_again_alone(TaskProcess& task);
+  bool start_now_or_later(TaskProcess& task, int tries);
   void on_failure(const TaskProcess& task);
   void settle(std::chrono::milliseconds delay, EventLoop::Clock::time_point limit);
   bool a_lost_peer_lives() const;
@@ -116,6 +118,7 @@ class Supervisor {
   std::vector<std::unique_ptr<TaskProcess>> tasks_;
   std::optional<Outcome> outcome_;
   std::optional<LoneRestarts> lone_restarts_;
+  int starts_to_come_ = 0;  // of tasks that the system had no descriptor or process for
   std::unique_ptr<ElasticJob> elastic_;
   std::optional<int> wanted_workers_;  // what the attempt before was scaled to
   Phase phase_ = Phase::running;

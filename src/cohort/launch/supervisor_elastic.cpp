@@ -1,6 +1,9 @@
 // What a Supervisor does for an elastic job alone.
 #include <fmt/format.h>
 
+#include "cohort/base/error.h"
+#include "cohort/base/limits.h"
+#include "cohort/base/log.h"
 #include "cohort/launch/elastic_job.h"
 #include "cohort/launch/job_hosts.h"
 #include "cohort/launch/job_services.h"
@@ -41,10 +44,36 @@ bool Supervisor::start_elastic(TaskProcess& task) {
     planner_->place(task.id(), *host);
     task.replan(planner_->plan(task.id()));
   }
-  if (task.record().exit)
+  try {
+    if (task.record().exit)
+      task.start_again(start_options());
+    else
+      task.start(start_options());
+  } catch (...) {
+    if (hosts_) hosts_->leave(task.id());
+    throw;
+  }
+  return true;
+}
+
+bool Supervisor::start_now_or_later(TaskProcess& task, int tries) {
+  try {
     task.start_again(start_options());
-  else
-    task.start(start_options());
+    return true;
+  } catch (const Error& error) {
+    const bool later = is_shortage(error) && tries < kStartTries;
+    if (!later || tries == 0)
+      log::warning("{} cannot be started again{}: {}", to_string(task.id()),
+                   later ? " for the moment" : "", error.what());
+    if (!later) return false;
+  }
+  ++starts_to_come_;
+  loop_.call_after(kStartPause, [this, &task, tries, attempt = record_.attempt] {
+    if (attempt != record_.attempt) return;  // `task` is gone
+    --starts_to_come_;
+    if (phase_ == Phase::running && !start_now_or_later(task, tries + 1)) judge_exit(task);
+    write_record();
+  });
   return true;
 }
 

@@ -20,6 +20,10 @@
 
 namespace cohort::launch {
 
+// A start that the system had no descriptor or process for is tried again, for a minute.
+constexpr int kStartTries = 240;
+constexpr std::chrono::milliseconds kStartPause{250};
+
 struct StartOptions {
   std::filesystem::path program;
   int secret = -1;  // the job's, to be inherited

@@ -168,6 +168,7 @@ View Agent::next_view(std::int64_t stage, const std::string& why, Deadline deadl
   return loop_->next_view(stage, why, deadline);
 }
 
+std::chrono::nanoseconds Agent::lease() const { return loop_->lease(); }
 std::uint64_t Agent::planned_change() const noexcept { return loop_->planned_change(); }
 
 void Agent::expect_commit(Deadline deadline) {

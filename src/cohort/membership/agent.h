@@ -58,6 +58,9 @@ class Agent {
   // the change was planned.
   View next_view(std::int64_t stage, const std::string& why, Deadline deadline);
 
+  // How long a lease of this job is; 0 before the first one.
+  std::chrono::nanoseconds lease() const;
+
   // A planned change waits for the end of a stage: its number, or 0. Never blocks.
   std::uint64_t planned_change() const noexcept;
   // Throws ViewEnded unless a stage may be committed now, in the view returned last. Waits, where

@@ -48,6 +48,7 @@ View Agent::Loop::enter(const std::string& agreement, Deadline deadline) {
 }
 
 void Agent::Loop::run() {
+  const log::NeverWait never_wait;
   prefer_this_thread();
   while (!closing_) {
     try {

@@ -35,6 +35,10 @@ class Agent::Loop {
   bool may_commit() const noexcept {
     return steady_now().count() < commit_until_.load(std::memory_order_acquire);
   }
+  Time lease() const {
+    std::lock_guard lock(mutex_);
+    return member_.lease();
+  }
   std::uint64_t planned_change() const noexcept {
     return planned_change_.load(std::memory_order_acquire);
   }

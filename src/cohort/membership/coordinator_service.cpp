@@ -127,6 +127,7 @@ class CoordinatorService::Loop {
   }
 
   void run() {
+    const log::NeverWait never_wait;
     {
       std::lock_guard lock(mutex_);
       coordinator_.tick(steady_now());  // patience begins now, not with the first worker

@@ -49,6 +49,7 @@ class Member {
   bool must_drop() const;                 // that change is unplanned: what is under way is lost
   bool may_commit(Time now) const;        // in view(): the lease holds, and nothing must be dropped
   std::optional<Time> lease_end() const;  // nothing: it has none
+  Time lease() const { return lease_; }   // how long the last one was; 0 before the first
   const std::string& reason() const;      // of the newest proposal, eviction, dismissal or refusal
 
  private:

@@ -1,6 +1,8 @@
 #include "cohort/parallel/elastic_seat.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <mutex>
 
 #include "cohort/base/error.h"
@@ -15,6 +17,8 @@ namespace {
 
 // Removing what old views left behind is housekeeping: it must not hold up training.
 constexpr auto kSweepLimit = std::chrono::seconds(1);
+// A busy machine may keep a member from beating for a while.
+constexpr std::chrono::milliseconds kShortestSilence{1000};
 
 std::string group_id(std::uint64_t view) { return fmt::format("view-{}", view); }
 
@@ -90,7 +94,11 @@ std::unique_ptr<collective::Group> ElasticSeat::State::form(const membership::Vi
                                   .authenticate = {},
                                   .cancelled = [this] { return is_over(); },
                                   .connect = {}};
-  collective::use_network(options, network);
+  // Somebody who swallows what members send each other is noticed as soon as a lost one is.
+  collective::NetworkOptions watched = network;
+  watched.silence =
+      std::max(kShortestSilence, std::chrono::ceil<std::chrono::milliseconds>(agent.lease()));
+  collective::use_network(options, watched);
   const membership::MemberInfo& self = next.members[static_cast<std::size_t>(own)].info;
   return collective::form_group(
       {.rank = own, .size = next.size(), .task = self.task, .host = self.host, .host_identity = {}},

@@ -1,16 +1,14 @@
 #include "cohort/tools/resume_command.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files.h"
+#include "cohort/base/folder_lock.h"
 #include "cohort/base/log.h"
 #include "cohort/base/owned_files.h"
 #include "cohort/base/text.h"
-#include "cohort/base/unique_fd.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/launch/job_options_json.h"
 #include "cohort/launch/job_record.h"
@@ -72,14 +70,8 @@ Record read_resumable(const fs::path& output) {
   }
 }
 
-// A launcher holds a lock on its output folder, which goes with its process.
-bool is_locked(const fs::path& output) {
-  UniqueFd fd(::open(output.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  return fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0;
-}
-
 void require_resumable(const Record& record, const fs::path& output) {
-  if (is_locked(output))
+  if (is_folder_locked(output))  // a launcher holds the lock as long as it lives
     throw InvalidInput(
         fmt::format("job {} still runs (launcher pid {})", record.job, record.launcher),
         {.advice = fmt::format("Watch it with: cohort status {}", output.string())});

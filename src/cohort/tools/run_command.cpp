@@ -167,6 +167,9 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
                  "OMP_NUM_THREADS [cores / tasks, unless already set]")
       ->type_name("N")
       ->group("Environment");
+  app.add_flag("--horovod", job.horovod,
+               "Serve the key-value store through which the ranks of a Horovod program meet")
+      ->group("Environment");
   add_choice<ProxyMode, ProxyMode>(
       app, "--proxy", job.proxy,
       {{"bypass", ProxyMode::bypass}, {"strip", ProxyMode::strip}, {"keep", ProxyMode::keep}},
@@ -212,7 +215,7 @@ void print_dry_run(const JobOptions& job, const cluster::Environment& environmen
   if (auto whole = std::filesystem::absolute(identity.output, code); !code) identity.output = whole;
   launch::PortReservation ports;
   identity.store = {"127.0.0.1", ports.reserve()};
-  identity.horovod_rendezvous = {"127.0.0.1", ports.reserve()};
+  if (job.horovod) identity.horovod_rendezvous = {"127.0.0.1", ports.reserve()};
   std::cout << launch::describe(launch::make_plan(job, identity, 1, ports, environment));
 }
 

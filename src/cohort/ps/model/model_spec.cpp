@@ -119,7 +119,8 @@ class Fields {
       refuse_spec(fmt::format("has {} fields in {}; {} are known", object_.size(), where_, read_));
   }
   [[noreturn]] void wrong(const char* name, const Json& value, const std::string& expected) const {
-    refuse_spec(fmt::format("has {} as \"{}\" of {}, not {}", shown(value), name, where_, expected));
+    refuse_spec(
+        fmt::format("has {} as \"{}\" of {}, not {}", shown(value), name, where_, expected));
   }
 
  private:

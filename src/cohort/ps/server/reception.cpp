@@ -18,9 +18,6 @@ namespace cohort::ps {
 namespace {
 
 constexpr std::size_t kMaxSessions = 10000;
-constexpr std::size_t kMaxStrangers = 1024;
-constexpr int kAcceptsPerRound = 64;
-constexpr std::chrono::milliseconds kAcceptPause{100};
 // How long a peer that was refused has to take the reason in.
 constexpr std::chrono::seconds kGoodbyeTimeout{5};
 
@@ -38,9 +35,10 @@ Reception::Reception(EventLoop& loop, ReceptionOptions options, SessionHost& hos
       options_(std::move(options)),
       host_(host),
       gone_(std::move(gone)),
-      tcp_listener_(listen_on(Endpoint::tcp(options_.bind_host, options_.address.port))) {
-  transport::tcp::avoid_pacing_of_accepted(tcp_listener_.get());
-  const Endpoint bound = local_endpoint(tcp_listener_.get());
+      refusals_(options_.name, "connections refused") {
+  UniqueFd listener = listen_on(Endpoint::tcp(options_.bind_host, options_.address.port));
+  transport::tcp::avoid_pacing_of_accepted(listener.get());
+  const Endpoint bound = local_endpoint(listener.get());
   options_.address.port = bound.port();
   const bool is_local = resolve(bound, Deadline::never()).front().is_loopback();
   if (!options_.secret && !is_local && !options_.insecure)
@@ -53,12 +51,14 @@ Reception::Reception(EventLoop& loop, ReceptionOptions options, SessionHost& hos
                        {.advice = "Set COHORT_SECRET_FILE=FILE, or leave TLS off."});
   if (options_.tls) tls_ = make_tls_context(*options_.secret, options_.job);
   handshake_ = {.protocol = kProtocol, .secret = options_.secret, .identity = options_.name};
-  raise_file_limit(kMaxSessions + 256);
-  watch(tcp_listener_.get());
+  raise_file_limit(kWantedFiles);
+  max_strangers_ = unauthenticated_limit();
+  tcp_acceptor_.emplace(loop_, std::move(listener), options_.name,
+                        [this](UniqueFd socket) { add(std::move(socket), false); });
   try {
     const std::string name = random_local_name();
-    unix_listener_ = listen_on(Endpoint::unix_abstract(name));
-    watch(unix_listener_.get());
+    unix_acceptor_.emplace(loop_, listen_on(Endpoint::unix_abstract(name)), options_.name,
+                           [this](UniqueFd socket) { add(std::move(socket), true); });
     local_name_ = name;
   } catch (const Error& error) {
     log::warning("{} serves workers of its own host over TCP: {}", options_.name, error.what());
@@ -70,8 +70,6 @@ Reception::~Reception() {
     loop_.cancel(session->timer);
     loop_.remove(session->connection().fd());
   }
-  loop_.remove(tcp_listener_.get());
-  if (unix_listener_) loop_.remove(unix_listener_.get());
 }
 
 WorkerSession* Reception::find(Id id) {
@@ -83,37 +81,21 @@ void Reception::for_each(const std::function<void(WorkerSession&)>& visit) {
   for (auto& [id, session] : sessions_) visit(*session);
 }
 
-void Reception::watch(int listener) {
-  loop_.add(listener, EPOLLIN, [this, listener](std::uint32_t) { accept_from(listener); });
-}
-
-void Reception::accept_from(int listener) {
-  try {
-    for (int i = 0; i < kAcceptsPerRound; ++i) {
-      UniqueFd socket = accept_ready(listener);
-      if (!socket) return;
-      add(std::move(socket), listener == unix_listener_.get());
-    }
-  } catch (const SystemError& error) {
-    // Out of descriptors, most likely. The connection stays in the queue: look again a little later
-    // instead of spinning on it.
-    log::warning("{}: {}", options_.name, error.what());
-    loop_.remove(listener);
-    loop_.call_after(kAcceptPause, [this, listener] { watch(listener); });
-  }
-}
-
-void Reception::make_room() {
+void Reception::make_room(int newest) {
   if (strangers_.empty()) return;
-  if (strangers_.size() < kMaxStrangers && sessions_.size() < kMaxSessions) return;
-  drop(*strangers_.begin(), "there are too many connections", false);
+  if (strangers_.size() < max_strangers_ && sessions_.size() < kMaxSessions &&
+      !is_short_of_files(newest))
+    return;
+  // One that has said nothing first: a worker speaks at once.
+  drop(silent_.empty() ? *strangers_.begin() : *silent_.begin(), "there are too many connections",
+       false);
 }
 
 void Reception::add(UniqueFd socket, bool is_unix) {
-  make_room();
+  make_room(socket.get());
   if (sessions_.size() >= kMaxSessions) {
-    log::warning("{} turned {} away: it has {} connections", options_.name, peer_name(socket.get()),
-                 sessions_.size());
+    refusals_.warning(fmt::format("turned {} away: it has {} connections", peer_name(socket.get()),
+                                  sessions_.size()));
     return;
   }
   const Id id = next_id_++;
@@ -130,6 +112,7 @@ void Reception::add(UniqueFd socket, bool is_unix) {
   loop_.add(session->connection().fd(), session->watched_events,
             [this, id](std::uint32_t events) { on_event(id, events); });
   strangers_.insert(id);
+  silent_.insert(id);
   sessions_.emplace(id, std::move(session));
 }
 
@@ -147,6 +130,7 @@ void Reception::mark(WorkerSession& session) {
 void Reception::on_event(Id id, std::uint32_t events) {
   WorkerSession* session = find(id);
   if (session == nullptr) return;
+  silent_.erase(id);
   const bool outermost = !std::exchange(serving_, true);
   serve(*session, events);
   if (outermost) settle();
@@ -203,11 +187,14 @@ bool Reception::is_drained() const {
 void Reception::drop(Id id, const std::string& reason, bool expected) {
   WorkerSession* session = find(id);
   if (session == nullptr) return;
+  const bool is_stranger = strangers_.erase(id) > 0;
+  silent_.erase(id);
   if (expected)
     log::debug("{} lost {}: {}", options_.name, session->name(), reason);
+  else if (is_stranger)
+    refusals_.warning(fmt::format("dropped {}: {}", session->name(), reason));
   else
     log::warning("{} dropped {}: {}", options_.name, session->name(), reason);
-  strangers_.erase(id);
   loop_.cancel(session->timer);
   loop_.remove(session->connection().fd());
   const auto ended = std::move(sessions_.extract(id).mapped());

@@ -9,7 +9,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "cohort/base/acceptor.h"
 #include "cohort/base/event_loop.h"
+#include "cohort/base/rate_limited_log.h"
 #include "cohort/base/secret.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/cluster/address.h"
@@ -54,10 +56,8 @@ class Reception {
 
  private:
   using Id = WorkerSession::Id;
-  void watch(int listener);
-  void accept_from(int listener);
   void add(UniqueFd socket, bool is_unix);
-  void make_room();
+  void make_room(int newest);
   void on_event(Id id, std::uint32_t events);
   void serve(WorkerSession& session, std::uint32_t events);
   void settle();
@@ -69,14 +69,17 @@ class Reception {
   SessionHost& host_;
   std::function<void(WorkerSession&)> gone_;
   std::function<void()> on_settled_;
-  UniqueFd tcp_listener_;
-  UniqueFd unix_listener_;
   std::string local_name_;
+  RateLimitedLog refusals_;
+  std::optional<Acceptor> tcp_acceptor_;
+  std::optional<Acceptor> unix_acceptor_;
   HandshakeOptions handshake_;
   std::unique_ptr<transport::tcp::TlsContext> tls_;
   ReceiveBuffers buffers_;
   std::unordered_map<Id, std::unique_ptr<WorkerSession>> sessions_;
   std::set<Id> strangers_;  // that have not said Hello, in order of arrival
+  std::set<Id> silent_;     // of these, who has sent nothing
+  std::size_t max_strangers_ = 0;
   std::vector<Id> dirty_;
   bool serving_ = false;  // settle() will run when the current callback is over
   Id next_id_ = 1;

@@ -99,23 +99,25 @@ SegmentLayout read_layout(int file, std::string& spec) {
   if (header.magic != kSegmentMagic) refuse_memory_file("is not one of a parameter server");
   if (header.layout_version != kSegmentLayoutVersion)
     refuse_memory_file(fmt::format("has the layout version {}; this program writes and reads {}",
-                       header.layout_version, kSegmentLayoutVersion));
+                                   header.layout_version, kSegmentLayoutVersion));
   if (header.slices > kMaxSlices || header.spec_bytes > kMaxSpecBytes)
     refuse_memory_file(fmt::format("claims {} slices and a description of {} bytes", header.slices,
-                       header.spec_bytes));
+                                   header.spec_bytes));
   std::vector<ShapeRecord> records(header.slices);
   const std::uint64_t records_at = rounded_up(sizeof header, 64);
   read_exactly(file, records.data(), records.size() * sizeof(ShapeRecord), records_at);
   spec.resize(header.spec_bytes);
   read_exactly(file, spec.data(), spec.size(),
                rounded_up(records_at + records.size() * sizeof(ShapeRecord), 64));
-  if (checksum_of(header, records, spec) != header.checksum) refuse_memory_file("is damaged in its header");
+  if (checksum_of(header, records, spec) != header.checksum)
+    refuse_memory_file("is damaged in its header");
 
   std::vector<SliceShape> shapes;
   shapes.reserve(records.size());
   for (const ShapeRecord& record : records) {
     if (record.type > 1 || record.slots > kMaxSlots)
-      refuse_memory_file(fmt::format("has a slice of type {} with {} slots", record.type, record.slots));
+      refuse_memory_file(
+          fmt::format("has a slice of type {} with {} slots", record.type, record.slots));
     shapes.push_back(
         {static_cast<ElementType>(record.type), record.elements, static_cast<int>(record.slots)});
   }

@@ -137,8 +137,8 @@ std::unique_ptr<ServerState> ServerState::from_image(
   const auto servers = reader.integer<std::uint32_t>();
   if (server != static_cast<std::uint32_t>(options.server) ||
       servers != static_cast<std::uint32_t>(options.servers))
-    refuse_image(fmt::format("is of server {} of {}, not of {} of {}", server, servers, options.server,
-                       options.servers));
+    refuse_image(fmt::format("is of server {} of {}, not of {} of {}", server, servers,
+                             options.server, options.servers));
   const auto slice_count = reader.integer<std::uint32_t>();
   const auto table_count = reader.integer<std::uint32_t>();
   const ModelSpec spec = parse_model_spec(std::string(reader.text(kMaxSpecBytes)));
@@ -146,8 +146,8 @@ std::unique_ptr<ServerState> ServerState::from_image(
   std::unique_ptr<ServerState> result = create(file, spec, 0, options);
   if (slice_count != result->slices().size() ||
       table_count != static_cast<std::uint32_t>(result->tables()))
-    refuse_image(fmt::format("has {} slices and {} tables where its model has {} and {}", slice_count,
-                       table_count, result->slices().size(), result->tables()));
+    refuse_image(fmt::format("has {} slices and {} tables where its model has {} and {}",
+                             slice_count, table_count, result->slices().size(), result->tables()));
 
   std::size_t slices = 0;
   std::size_t tables = 0;
@@ -195,8 +195,9 @@ std::unique_ptr<ServerState> ServerState::from_image(
         const auto count = reader.integer<std::uint64_t>();
         reader.expect_end();
         if (slices != slice_count || tables != table_count || count != pieces.count() - 1)
-          refuse_image(fmt::format("has {} of {} slices, {} of {} tables and {} of {} pieces", slices,
-                             slice_count, tables, table_count, pieces.count() - 1, count));
+          refuse_image(fmt::format("has {} of {} slices, {} of {} tables and {} of {} pieces",
+                                   slices, slice_count, tables, table_count, pieces.count() - 1,
+                                   count));
         if (read()) refuse_image("goes on behind its end");
         result->mark_initialised();
         return result;

@@ -1,8 +1,7 @@
 #include "cohort/train/checkpoint/checkpoint_writer.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/folder_lock.h"
 #include "cohort/base/log.h"
 #include "cohort/train/checkpoint/checkpoint_files.h"
 
@@ -35,10 +35,10 @@ CheckpointWriter::CheckpointWriter(CheckpointWriterOptions options) : options_(s
   if (error)
     throw SystemError(fmt::format("cannot make the folder '{}'", options_.folder.string()),
                       error.value(), {.advice = "Choose a folder that this user can write to."});
-  lock_folder();
   if (::access(options_.folder.c_str(), W_OK | X_OK) != 0)
     throw SystemError(fmt::format("cannot write to the folder '{}'", options_.folder.string()),
                       errno, {.advice = "Choose a folder that this user can write to."});
+  lock_folder();
   for (const auto& path : remove_leftovers(options_.folder))
     log::info("removed '{}', which an interrupted run left", path.string());
 }
@@ -52,14 +52,12 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 void CheckpointWriter::lock_folder() {
-  lock_.reset(::open(options_.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!lock_)
-    throw SystemError(fmt::format("cannot open the folder '{}'", options_.folder.string()), errno);
-  // Other failures: a file system without locks. One writer a folder is then the user's business.
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  auto lock = cohort::lock_folder(options_.folder);
+  if (!lock)
     throw InvalidInput(
         fmt::format("another run writes checkpoints to '{}'", options_.folder.string()),
         {.advice = "Give each run a folder of its own."});
+  lock_ = std::move(*lock);
 }
 
 SaveCost CheckpointWriter::save(const Checkpoint& checkpoint, const SaveOptions& options,

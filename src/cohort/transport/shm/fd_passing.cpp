@@ -14,6 +14,8 @@ namespace cohort::transport::shm {
 
 namespace {
 
+constexpr int kShortagePauseMs = 20;
+
 void wait_for(int fd, short events, const char* what, Deadline deadline) {
   pollfd entry{fd, events, 0};
   while (true) {
@@ -78,8 +80,14 @@ UniqueFd accept_from(int listener, Deadline deadline) {
     wait_for(listener, POLLIN, "waiting for a connection", deadline);
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
     if (fd) return fd;
-    if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN)
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      // A shortage of this machine, for the moment perhaps: the connection stays in the queue.
+      const int code = errno;
+      if (deadline.expired()) throw SystemError("accept a connection", code);
+      ::poll(nullptr, 0, kShortagePauseMs);
+    } else if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN) {
       throw SystemError("accept a connection", errno);
+    }
   }
 }
 

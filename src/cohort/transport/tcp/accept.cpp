@@ -2,8 +2,10 @@
 #include <poll.h>
 #include <sys/epoll.h>
 
+#include <algorithm>
+
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/limits.h"
 #include "cohort/base/socket.h"
 #include "cohort/transport/tcp/engine.h"
 
@@ -11,25 +13,62 @@ namespace cohort::transport::tcp {
 
 namespace {
 
-// Connections that have not proven yet who they are; past this the oldest goes.
-constexpr std::size_t kMaxUnproven = 1024;
+constexpr int kAcceptsPerRound = 64;
 // How long a goodbye may wait for a peer that takes its last chunk.
 constexpr auto kGoodbyeLimit = std::chrono::milliseconds(50);
 
 }  // namespace
 
 void Engine::accept_all() {
-  while (UniqueFd socket = accept_ready(listener_.get())) {
-    if (incoming_.size() >= kMaxUnproven) {
-      unwatch(*incoming_.front());
-      incoming_.pop_front();
-    }
+  for (int i = 0; i < kAcceptsPerRound; ++i) {
+    AcceptResult result = try_accept(listener_.get());
+    if (result.is_exhausted()) return pause_accepting(accept_failure(result.code));
+    if (!result.socket) return;
+    make_room(result.socket.get());
     const Purpose self{group_tag(options_.id), options_.rank, options_.size, Lane::collective, 0, 1,
                        options_.name};
-    incoming_.push_back(std::make_unique<Stream>(make_channel(std::move(socket), true),
+    incoming_.push_back(std::make_unique<Stream>(make_channel(std::move(result.socket), true),
                                                  handshake_options(self), true));
-    watch(*incoming_.back());
+    try {
+      watch(*incoming_.back());
+    } catch (const SystemError& error) {
+      incoming_.pop_back();
+      return pause_accepting(error.what());
+    }
   }
+}
+
+// Of those that have not proven themselves, one that has said nothing goes first: a peer does so
+// at once. A peer that is hit all the same dials again.
+void Engine::make_room(int newest) {
+  if (incoming_.empty()) return;
+  if (incoming_.size() < max_unproven_ && !is_short_of_files(newest)) return;
+  auto leaving = std::ranges::find_if(
+      incoming_, [](const auto& stream) { return !stream->heard_something(); });
+  if (leaving == incoming_.end()) leaving = incoming_.begin();
+  unwatch(**leaving);
+  incoming_.erase(leaving);
+}
+
+// The connection stays in the system's queue, and what is open already goes on.
+void Engine::pause_accepting(const std::string& reason) {
+  shortages_.warning(reason);
+  watch_listener(0);
+  accept_again_ = Deadline::Clock::now() + kAcceptPause;
+}
+
+void Engine::resume_accepting() {
+  if (Deadline::Clock::now() < accept_again_) return;
+  accept_again_ = TimePoint::max();
+  watch_listener(EPOLLIN);
+}
+
+void Engine::watch_listener(std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = kListenerId;
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listener_.get(), &event) != 0)
+    throw SystemError("watch a socket", errno);
 }
 
 // A stranger must not disturb the group: it is turned away, and that is all.
@@ -48,7 +87,7 @@ void Engine::set_up_incoming() {
           !(*it)->heard_something() && dynamic_cast<const AuthError*>(&error) == nullptr;
       if (!silent) {  // a peer that waits for this rank says nothing
         last_refusal_ = fmt::format("{} ({})", peer_name((*it)->fd()), error.message());
-        log::warning("{} turned a connection from {} away", options_.name, last_refusal_);
+        refusals_.warning(fmt::format("turned a connection from {} away", last_refusal_));
       }
       unwatch(**it);
       keep = false;

@@ -9,6 +9,7 @@
 
 #include "cohort/base/byte_io.h"
 #include "cohort/base/error.h"
+#include "cohort/base/limits.h"
 #include "cohort/base/log.h"
 #include "cohort/base/socket.h"
 #include "cohort/base/text.h"
@@ -20,7 +21,6 @@ namespace cohort::transport::tcp {
 
 namespace {
 
-constexpr std::uint64_t kListenerId = 0;
 constexpr std::uint64_t kWakeupId = 1;
 constexpr std::uint64_t kProbeId = ~std::uint64_t{0};
 // How long a look into the rendezvous may hold up the other transfers, and how often a peer that is
@@ -32,6 +32,11 @@ constexpr auto kLookUpPeriod = std::chrono::milliseconds(100);
 constexpr auto kLastLookLimit = std::chrono::milliseconds(1000);
 // The notice of an abort is left behind within this time, or not at all.
 constexpr auto kPublishEndLimit = std::chrono::milliseconds(500);
+// A peer with too many unproven connections drops some: those of its own peers dial again. One that
+// has died refuses the next connection, so this costs it nothing.
+constexpr int kMaxTries = 10;
+constexpr auto kFirstPause = std::chrono::milliseconds(5);
+constexpr auto kLongestPause = std::chrono::milliseconds(200);
 
 bool only_loopback(const std::string& host) {
   if (host.empty()) return false;
@@ -62,11 +67,18 @@ UniqueFd begin_connect(const SocketAddress& address) {
   return socket;
 }
 
+TcpOptions with_name(TcpOptions options) {
+  if (options.name.empty()) options.name = fmt::format("rank {}", options.rank);
+  return options;
+}
+
 }  // namespace
 
 Engine::Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadline deadline)
-    : options_(std::move(options)), rendezvous_(std::move(rendezvous)) {
-  if (options_.name.empty()) options_.name = fmt::format("rank {}", options_.rank);
+    : options_(with_name(std::move(options))),
+      rendezvous_(std::move(rendezvous)),
+      refusals_(options_.name, "connections refused"),
+      shortages_(options_.name, "pauses of accepting") {
   if (options_.streams < 0 || options_.streams > kMaxStreams)
     throw InvalidInput(fmt::format("{} streams to each peer", options_.streams),
                        {.advice = fmt::format("Choose 0 to {}.", kMaxStreams)});
@@ -83,6 +95,8 @@ Engine::Engine(TcpOptions options, std::shared_ptr<Rendezvous> rendezvous, Deadl
                          {.advice = "Give every task the same COHORT_SECRET_FILE=FILE."});
     tls_ = std::make_unique<TlsContext>(tls_key(*options_.secret, options_.id));
   }
+  raise_file_limit(kWantedFiles);
+  max_unproven_ = unauthenticated_limit();
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   wakeup_.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !wakeup_) throw SystemError("make an event queue", errno);
@@ -155,6 +169,8 @@ Engine::TimePoint Engine::open_links(Lock& lock, Deadline deadline) {
     go_on(entry);
     if (broken_) return next;
     if (!entry.link->is_open()) next = std::min(next, dial.failure ? TimePoint() : dial.next_look);
+    if (!entry.link->is_open() && dial.next_try > Deadline::Clock::now())
+      next = std::min(next, dial.next_try);
   }
   return next;
 }
@@ -199,7 +215,7 @@ void Engine::go_on(Entry& entry) {
     probe(entry);
   else if (!dial.streams.empty())
     set_up_dialled(entry);
-  else if (!dial.failure)
+  else if (!dial.failure && Deadline::Clock::now() >= dial.next_try)
     this->dial(entry);
 }
 
@@ -214,46 +230,67 @@ std::unique_ptr<Channel> Engine::make_channel(UniqueFd socket, bool server) cons
 
 void Engine::watch(Stream& stream) {
   const std::uint64_t id = next_watch_++;
-  watched_[id] = &stream;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.u64 = id;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, stream.fd(), &event) != 0)
     throw SystemError("watch a socket", errno);
+  watched_[id] = &stream;
+  stream.watch_id = id;
 }
 
-void Engine::unwatch(const Stream& stream) {
-  std::erase_if(watched_, [&](const auto& item) { return item.second == &stream; });
-}
+void Engine::unwatch(const Stream& stream) { watched_.erase(stream.watch_id); }
 
 void Engine::dial(Entry& entry) {
   Dial& dial = entry.dial;
   const SocketAddress& address = dial.addresses[dial.next_address++];
   int streams = options_.streams;
   if (streams == 0) streams = address.is_loopback() ? 1 : kRemoteStreams;
+  dial.streams.resize(static_cast<std::size_t>(streams));
   try {
-    for (int i = 0; i < streams; ++i) {
-      const Purpose purpose{
-          group_tag(options_.id), options_.rank, options_.size, entry.link->lane(), i, streams,
-          options_.name};
-      dial.streams.push_back(std::make_unique<Stream>(make_channel(begin_connect(address), false),
-                                                      handshake_options(purpose), false));
-      watch(*dial.streams.back());
-    }
+    for (int i = 0; i < streams; ++i) dial_stream(entry, i);
   } catch (const Error& error) {
     dial_failed(entry, error, true);
   }
 }
 
-// The next address is tried, or the rendezvous asked whether the peer ended by itself.
+void Engine::dial_stream(Entry& entry, int index) {
+  Dial& dial = entry.dial;
+  const Purpose purpose{
+      group_tag(options_.id), options_.rank, options_.size,
+      entry.link->lane(),     index,         static_cast<int>(dial.streams.size()),
+      options_.name};
+  auto stream = std::make_unique<Stream>(
+      make_channel(begin_connect(dial.addresses[dial.next_address - 1]), false),
+      handshake_options(purpose), false);
+  watch(*stream);
+  dial.streams[static_cast<std::size_t>(index)] = std::move(stream);
+}
+
+bool Engine::may_try_again(Dial& dial) {
+  if (dial.tries >= kMaxTries) return false;
+  const auto pause =
+      std::min<Deadline::Clock::duration>(kFirstPause * (1 << dial.tries++), kLongestPause);
+  dial.next_try = Deadline::Clock::now() + pause;
+  return true;
+}
+
+// The next address is tried, or this one again after a pause where this process lacked a
+// descriptor, or the rendezvous asked whether the peer ended by itself.
 void Engine::dial_failed(Entry& entry, const Error& error, bool connecting) {
-  hang_up(entry.dial);
-  if (connecting && entry.dial.next_address < entry.dial.addresses.size()) return dial(entry);
+  Dial& dial = entry.dial;
+  hang_up(dial);
+  if (connecting && dial.next_address < dial.addresses.size()) return this->dial(entry);
+  if (is_shortage(error) && may_try_again(dial)) {
+    --dial.next_address;
+    return;
+  }
   entry.dial.failure = breakage_of(*entry.link, error);
 }
 
 void Engine::hang_up(Dial& dial) {
-  for (const auto& stream : dial.streams) unwatch(*stream);
+  for (const auto& stream : dial.streams)
+    if (stream != nullptr) unwatch(*stream);
   dial.streams.clear();
 }
 
@@ -262,9 +299,12 @@ void Engine::set_up_dialled(Entry& entry) {
   bool all_proven = true;
   bool connecting = true;
   try {
-    for (const auto& stream : dial.streams) {
-      connecting = !stream->connected();
-      all_proven = stream->set_up() && all_proven;
+    for (std::size_t i = 0; i < dial.streams.size(); ++i) {
+      auto& stream = dial.streams[i];
+      connecting = stream == nullptr || !stream->connected();
+      if (stream == nullptr && Deadline::Clock::now() >= dial.next_try)
+        dial_stream(entry, static_cast<int>(i));
+      all_proven = stream != nullptr && set_up_stream(dial, stream) && all_proven;
     }
   } catch (const Error& error) {
     return dial_failed(entry, error, connecting);
@@ -278,6 +318,18 @@ void Engine::set_up_dialled(Entry& entry) {
   const int count = static_cast<int>(dial.streams.size());
   for (int i = 0; i < count; ++i) entry.link->attach(i, count, dial.streams[i]);
   dial.streams.clear();
+}
+
+// One that the peer dropped before it was proven is dialled again; the others stay.
+bool Engine::set_up_stream(Dial& dial, std::unique_ptr<Stream>& stream) {
+  try {
+    return stream->set_up();
+  } catch (const PeerError&) {
+    if (!stream->connected() || !may_try_again(dial)) throw;
+    unwatch(*stream);
+    stream.reset();
+    return false;
+  }
 }
 
 // A probe says nothing, so the peer hangs up now and then; only a refusal means that it is gone.
@@ -302,7 +354,7 @@ void Engine::probe(Entry& entry) {
     entry.dial.next_look = {};
   } catch (const Error& error) {
     socket.reset();
-    entry.dial.failure = breakage_of(*entry.link, error);
+    if (!is_shortage(error)) entry.dial.failure = breakage_of(*entry.link, error);
   }
 }
 

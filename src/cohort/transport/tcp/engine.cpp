@@ -74,23 +74,35 @@ void Engine::wait(const Message& message, std::size_t bytes, Deadline deadline) 
   };
   if (ready()) return;
   Lock lock(mutex_);
+  const TimePoint begin = Deadline::Clock::now();
   while (!ready()) {
     check(message);
+    const TimePoint silence_ends = silence_end(message, begin);
+    if (Deadline::Clock::now() >= silence_ends) {
+      fail({Breakage::Kind::peer, message.peer,
+            fmt::format("{} was cut off: its connection is open, and nothing came over it for {} "
+                        "ms",
+                        entries_.at({message.peer, message.lane}).link->peer_name(),
+                        options_.silence.count()),
+            "Look at the network between the two hosts."});
+      broken_->raise();
+    }
+    const Deadline limit = Deadline::at(std::min(deadline.when(), silence_ends));
     if (deadline.expired()) {
       fail({Breakage::Kind::timeout, message.peer, lateness(message),
             "Look whether that rank is stopped, cut off or slower than the deadline allows."});
       broken_->raise();
     }
     if (polling_) {
-      if (deadline.is_never())
+      if (limit.is_never())
         changed_.wait(lock);
       else
-        changed_.wait_until(lock, deadline.when());
+        changed_.wait_until(lock, limit.when());
       continue;
     }
     polling_ = true;
     try {
-      run_round(lock, deadline);
+      run_round(lock, limit);
     } catch (...) {
       polling_ = false;
       changed_.notify_all();
@@ -98,6 +110,24 @@ void Engine::wait(const Message& message, std::size_t bytes, Deadline deadline) 
     }
     polling_ = false;
     changed_.notify_all();
+  }
+}
+
+Engine::TimePoint Engine::silence_end(const Message& message, TimePoint begin) const {
+  if (options_.silence.count() == 0) return TimePoint::max();
+  const TimePoint heard = entries_.at({message.peer, message.lane}).link->heard_at();
+  if (heard == TimePoint::max()) return heard;
+  return std::max(begin, heard) + options_.silence;
+}
+
+void Engine::beat() noexcept {
+  try {
+    Lock lock(mutex_);
+    if (broken_ || said_goodbye_) return;
+    for (auto& [key, entry] : entries_)
+      if (!entry.dial.failure) entry.link->beat();
+  } catch (const std::exception& error) {
+    log::debug("{} could not tell its peers that it is there: {}", options_.name, error.what());
   }
 }
 
@@ -112,7 +142,7 @@ std::string Engine::lateness(const Message& message) const {
 }
 
 void Engine::run_round(Lock& lock, Deadline deadline) {
-  const auto next_look = open_links(lock, deadline);
+  const auto next_look = std::min(open_links(lock, deadline), accept_again_);
   if (broken_) return;
   bool moved = false;
   for (auto& [key, entry] : entries_) {
@@ -160,9 +190,10 @@ void Engine::poll(Lock& lock, int timeout_ms) {
   const int code = errno;
   lock.lock();
   if (count < 0 && code != EINTR) throw SystemError("wait for connections", code);
+  resume_accepting();
   for (int i = 0; i < count; ++i) {
     const std::uint64_t id = events[i].data.u64;
-    if (id == 0) {
+    if (id == kListenerId) {
       accept_all();
     } else if (id == 1) {
       std::uint64_t ignored;

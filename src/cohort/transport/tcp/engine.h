@@ -13,6 +13,7 @@
 
 #include "cohort/base/endpoint.h"
 #include "cohort/base/error.h"
+#include "cohort/base/rate_limited_log.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/transport/tcp/channel.h"
 #include "cohort/transport/tcp/link.h"
@@ -32,6 +33,8 @@ struct Breakage {
   [[noreturn]] void raise() const;
 };
 
+constexpr std::uint64_t kListenerId = 0;  // what epoll reports
+
 // All of a messenger but its interface: links, connections being made, and the one wait for all of
 // them. Among the threads that wait, one polls for all; the others sleep until it hands on.
 // Threads: thread-safe. Failure: as Messenger promises.
@@ -46,6 +49,7 @@ class Engine {
   void abort(const AbortNotice& notice) noexcept;
   void close() noexcept;  // leaves the group
   std::optional<AbortNotice> aborted() const;
+  void beat() noexcept;  // tells every connected peer that this rank is there
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -54,7 +58,9 @@ class Engine {
   struct Dial {
     std::vector<SocketAddress> addresses;  // empty until it is dialled
     std::size_t next_address = 0;
-    std::vector<std::unique_ptr<Stream>> streams;  // until all are proven
+    std::vector<std::unique_ptr<Stream>> streams;  // until all are proven; nothing: dropped
+    int tries = 0;                                 // how often one of them was dropped
+    TimePoint next_try = {};                       // to dial it again
     // Of the last address, or of the open link: final, unless the rendezvous knows why.
     std::optional<Breakage> failure;
     TimePoint next_look;  // into the rendezvous
@@ -84,6 +90,9 @@ class Engine {
   bool refresh(Lock& lock, Entry& entry, Deadline deadline);
   void go_on(Entry& entry);
   void dial(Entry& entry);
+  void dial_stream(Entry& entry, int index);
+  static bool may_try_again(Dial& dial);  // after a pause
+  bool set_up_stream(Dial& dial, std::unique_ptr<Stream>& stream);
   void dial_failed(Entry& entry, const Error& error, bool connecting);
   void set_up_dialled(Entry& entry);
   void probe(Entry& entry);
@@ -93,6 +102,10 @@ class Engine {
 
   // In accept.cpp.
   void accept_all();
+  void make_room(int newest);
+  void pause_accepting(const std::string& reason);
+  void resume_accepting();
+  void watch_listener(std::uint32_t events);
   void set_up_incoming();
   void welcome(std::unique_ptr<Stream>& stream);  // taken, unless it throws
   void say_goodbye(const Goodbye& goodbye);
@@ -102,6 +115,8 @@ class Engine {
   void poll(Lock& lock, int timeout_ms);
   void check(const Message& message);
   std::string lateness(const Message& message) const;
+  // Until when the message's peer may say nothing to one that waits since `begin`.
+  TimePoint silence_end(const Message& message, TimePoint begin) const;
 
   void fail(Breakage breakage);
   void fail_with(const Link& link, const Error& error);
@@ -121,6 +136,9 @@ class Engine {
   std::unordered_map<std::uint64_t, Stream*> watched_;  // by the id that epoll reports
   std::uint64_t next_watch_ = 2;
   unsigned rounds_ = 0;
+  std::size_t max_unproven_ = 0;
+  TimePoint accept_again_ = TimePoint::max();  // while accepting pauses
+  RateLimitedLog refusals_, shortages_;
   std::string last_refusal_;
   std::optional<Breakage> broken_;
   bool said_goodbye_ = false;

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <future>
+#include <thread>
 
 #include "cohort/base/byte_io.h"
 #include "cohort/base/error.h"
@@ -25,7 +26,12 @@ Deadline within(int ms) { return Deadline::after(std::chrono::milliseconds(ms));
 class TcpFault : public ::testing::TestWithParam<bool> {
  protected:
   std::unique_ptr<Messenger> make(int rank, const Secret& secret) {
-    return make_messenger({.rank = rank, .size = 2, .id = "g", .secret = secret, .tls = GetParam()},
+    return make_messenger({.rank = rank,
+                           .size = 2,
+                           .id = "g",
+                           .secret = secret,
+                           .tls = GetParam(),
+                           .silence = silence_},
                           meeting_, within(5000));
   }
 
@@ -47,6 +53,7 @@ class TcpFault : public ::testing::TestWithParam<bool> {
 
   std::shared_ptr<ProxyRendezvous> meeting_ = std::make_shared<ProxyRendezvous>();
   const Secret secret_ = Secret::generate();
+  std::chrono::milliseconds silence_{0};
 };
 
 INSTANTIATE_TEST_SUITE_P(Variants, TcpFault, ::testing::Values(false, true),
@@ -59,6 +66,41 @@ TEST_P(TcpFault, ACutConnectionIsNoticedAtOnceOnBothSides) {
   EXPECT_LT(Deadline::Clock::now() - start, std::chrono::seconds(5));
   EXPECT_THAT(receiver, HasSubstr("rank 1"));
   EXPECT_THAT(sender, HasSubstr("rank 0"));
+}
+
+// A rank that has too many connections drops some that have proven nothing yet.
+TEST_P(TcpFault, APeerThatIsDroppedBeforeItIsProvenDialsAgain) {
+  meeting_->drop = 3;
+  auto receiver = make(0, secret_), sender = make(1, secret_);
+  Bytes out(100, std::byte{7}), in(100);
+  auto other = std::async(std::launch::async, [&] {
+    sender->send(0, Lane::collective, out)->wait(100, within(20'000));
+  });
+  receiver->receive(1, Lane::collective, in)->wait(100, within(20'000));
+  other.get();
+  EXPECT_EQ(in, out);
+}
+
+TEST_P(TcpFault, ANetworkThatSwallowsBytesIsNoticedLongBeforeTheDeadline) {
+  silence_ = std::chrono::milliseconds(400);
+  auto receiver = make(0, secret_), sender = make(1, secret_);
+  Bytes out(8), in(8);
+  auto other = std::async(std::launch::async, [&] {
+    sender->send(0, Lane::collective, out)->wait(8, within(5000));
+    return message_of<PeerError>(
+        [&] { sender->receive(0, Lane::collective, out)->wait(8, within(60'000)); });
+  });
+  receiver->receive(1, Lane::collective, in)->wait(8, within(5000));
+  // A peer that computes for long is not taken for one that is cut off.
+  std::this_thread::sleep_for(3 * silence_);
+  meeting_->hold = true;
+  const auto begin = Deadline::Clock::now();
+  EXPECT_THAT(message_of<PeerError>([&] {
+                receiver->receive(1, Lane::collective, in)->wait(in.size(), within(60'000));
+              }),
+              HasSubstr("rank 1 was cut off"));
+  EXPECT_THAT(other.get(), HasSubstr("rank 0"));
+  EXPECT_LT(Deadline::Clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST_P(TcpFault, ASilentNetworkEndsAtTheDeadline) {

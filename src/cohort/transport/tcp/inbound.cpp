@@ -91,8 +91,8 @@ bool Inbound::read_control() {
   if (const auto* goodbye = std::get_if<Goodbye>(&control)) {
     state_ = State::ended;
     sink_.goodbye(*goodbye);
-  } else {
-    header_ = std::get<ChunkHeader>(control);
+  } else if (const auto* header = std::get_if<ChunkHeader>(&control)) {
+    header_ = *header;
     state_ = State::placing;
   }
   return true;

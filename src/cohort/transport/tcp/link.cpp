@@ -82,6 +82,23 @@ bool Link::pump() {
   return moved;
 }
 
+void Link::beat() {
+  for (std::size_t s = 0; open_ && s < streams_.size(); ++s) {
+    if (!streams_[s]->outbound().idle() || sending_[s] != nullptr) continue;
+    streams_[s]->outbound().start(Beat{});
+    streams_[s]->write_once();
+  }
+}
+
+Deadline::Clock::time_point Link::heard_at() const {
+  auto least = Deadline::Clock::time_point::max();
+  for (const auto& stream : streams_) {
+    if (!open_ || stream->inbound().stalled()) return Deadline::Clock::time_point::max();
+    least = std::min(least, stream->heard_at());
+  }
+  return least;
+}
+
 void Link::detach() {
   for (const auto& stream : streams_)
     if (stream != nullptr) stream->detach();

@@ -39,6 +39,12 @@ class Link {
   // Moves what can be moved now. True when something was.
   bool pump();
 
+  // Tells the peer that this rank is there, on every stream that has nothing else to say.
+  void beat();
+  // When the stream that has been silent longest brought something; never, while it is not open, or
+  // while a stream is held up by a message that nobody wants yet.
+  Deadline::Clock::time_point heard_at() const;
+
   // What the peer said last; its sends are all in then.
   const std::optional<Goodbye>& goodbye() const { return goodbye_; }
   bool ended() const { return open_ && ended_ == streams_.size(); }

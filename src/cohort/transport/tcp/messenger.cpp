@@ -1,5 +1,11 @@
 #include "cohort/transport/tcp/messenger.h"
 
+#include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
 #include "cohort/transport/tcp/engine.h"
 
 namespace cohort::transport::tcp {
@@ -22,10 +28,41 @@ class TcpTransfer : public Transfer {
   MessagePointer message_;
 };
 
+// Calls beat() again and again, whatever this rank's other threads do.
+class Beats {
+ public:
+  Beats(std::shared_ptr<Engine> engine, std::chrono::milliseconds period)
+      : thread_([this, engine = std::move(engine), period] {
+          std::unique_lock lock(mutex_);
+          while (!changed_.wait_for(lock, period, [this] { return is_over_; })) engine->beat();
+        }) {}
+  ~Beats() {
+    {
+      std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_over_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
 class TcpMessenger : public Messenger {
  public:
-  explicit TcpMessenger(std::shared_ptr<Engine> engine) : engine_(std::move(engine)) {}
-  ~TcpMessenger() override { engine_->close(); }
+  TcpMessenger(std::shared_ptr<Engine> engine, std::chrono::milliseconds silence)
+      : engine_(std::move(engine)) {
+    constexpr int kBeats = 8;
+    if (silence.count() > 0) beats_.emplace(engine_, std::max(silence / kBeats, kShortest));
+  }
+  ~TcpMessenger() override {
+    beats_.reset();
+    engine_->close();
+  }
 
   std::unique_ptr<Transfer> send(int peer, Lane lane, std::span<const std::byte> bytes) override {
     return transfer(true, peer, lane, const_cast<std::byte*>(bytes.data()), bytes.size());
@@ -42,7 +79,9 @@ class TcpMessenger : public Messenger {
     return std::make_unique<TcpTransfer>(engine_, engine_->post(is_send, peer, lane, memory, size));
   }
 
+  static constexpr std::chrono::milliseconds kShortest{10};
   std::shared_ptr<Engine> engine_;
+  std::optional<Beats> beats_;
 };
 
 }  // namespace
@@ -50,8 +89,9 @@ class TcpMessenger : public Messenger {
 std::unique_ptr<Messenger> make_messenger(TcpOptions options,
                                           std::shared_ptr<Rendezvous> rendezvous,
                                           Deadline deadline) {
+  const auto silence = options.silence;
   return std::make_unique<TcpMessenger>(
-      std::make_shared<Engine>(std::move(options), std::move(rendezvous), deadline));
+      std::make_shared<Engine>(std::move(options), std::move(rendezvous), deadline), silence);
 }
 
 }  // namespace cohort::transport::tcp

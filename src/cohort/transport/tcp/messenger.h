@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,11 @@ struct TcpOptions {
   bool tls = false;
 
   std::string name;  // how peers' errors call this rank; empty: "rank 3"
+
+  // A peer with an open connection that says nothing for this long, while a transfer with it waits,
+  // is given up: somebody swallows the bytes. Each rank beats eight times as often, on a thread of
+  // its own; a rank that is stopped does not. 0: only deadlines count. The same for all ranks.
+  std::chrono::milliseconds silence{0};
 };
 
 constexpr int kRemoteStreams = 2;
@@ -33,7 +39,7 @@ constexpr int kMaxStreams = 16;
 
 // A Messenger over TCP; docs/wire.md has its bytes. Listens from the start, publishes its address
 // as "<id>/tcp/<rank>", connects when a transfer first needs it: the higher rank to the lower. No
-// thread of its own: whoever waits on a transfer moves all of them.
+// thread of its own but for beats: whoever waits on a transfer moves all of them.
 // Throws InvalidInput (reachable from the network without a secret; TLS without one), SystemError,
 // TimeoutError (the rendezvous).
 std::unique_ptr<Messenger> make_messenger(TcpOptions options,

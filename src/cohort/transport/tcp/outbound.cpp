@@ -22,6 +22,7 @@ void Outbound::start(ChunkHeader header, const std::byte* payload) {
 }
 
 void Outbound::start(const Goodbye& goodbye) { start_frame(encode(goodbye)); }
+void Outbound::start(const Beat& beat) { start_frame(encode(beat)); }
 
 int Outbound::prepare(std::array<iovec, 2>& places) const {
   int count = 0;

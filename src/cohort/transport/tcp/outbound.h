@@ -24,6 +24,7 @@ class Outbound {
   // Only when idle. `payload` must stay until idle again or detach().
   void start(ChunkHeader header, const std::byte* payload);  // fills in the checksum
   void start(const Goodbye& goodbye);
+  void start(const Beat& beat);
 
   int prepare(std::array<iovec, 2>& places) const;
   void commit(std::size_t bytes) { written_ += bytes; }

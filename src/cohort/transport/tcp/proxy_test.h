@@ -23,6 +23,7 @@ class ProxyRendezvous : public MemoryRendezvous {
   std::atomic<std::size_t> damage_at{~std::size_t{0}};  // flips a bit of this byte
   std::atomic<std::size_t> close_at{~std::size_t{0}};   // closes both sides there
   std::atomic<bool> hold = false;                       // forwards nothing, closes nothing
+  std::atomic<int> drop = 0;                            // closes so many connections as they come
 
   ~ProxyRendezvous() override {
     stopping_ = true;
@@ -75,6 +76,10 @@ class ProxyRendezvous : public MemoryRendezvous {
       }
       std::erase_if(pairs, [](const Pair& pair) { return !pair.client; });
       if (UniqueFd client = accept_ready(listener.get())) {
+        if (drop > 0) {
+          --drop;
+          continue;
+        }
         try {
           UniqueFd server = connect_to(Endpoint::tcp("127.0.0.1", real_port),
                                        Deadline::after(std::chrono::seconds(5)));

@@ -103,6 +103,7 @@ bool Stream::prove() {
 void Stream::open(ChunkSink& sink) {
   const SessionKeys& keys = result_.keys;
   inbound_.emplace(server_ ? keys.client_to_server : keys.server_to_client, sink);
+  heard_at_ = Deadline::Clock::now();
   outbound_.emplace(server_ ? keys.server_to_client : keys.client_to_server);
 }
 
@@ -115,6 +116,7 @@ bool Stream::read_once() {
   const IoResult result = channel_->read(places.data(), count);
   switch (result.status) {
     case IoResult::Status::progress:
+      heard_at_ = Deadline::Clock::now();
       inbound_->commit(result.count);
       return true;
     case IoResult::Status::would_block:

@@ -25,6 +25,7 @@ class Stream {
   Stream(std::unique_ptr<Channel> channel, const HandshakeOptions& options, bool server);
 
   int fd() const { return channel_->fd(); }
+  std::uint64_t watch_id = 0;  // the engine's name for it
   Deadline::Clock::time_point born() const { return born_; }
 
   void note_events(std::uint32_t events);  // of epoll
@@ -34,6 +35,8 @@ class Stream {
   bool set_up();
   bool connected() const { return phase_ > Phase::connecting; }
   bool heard_something() const { return heard_something_; }
+  // When bytes came last, once open.
+  Deadline::Clock::time_point heard_at() const { return heard_at_; }
   bool proven() const { return phase_ == Phase::proven; }
   const std::string& peer_identity() const { return result_.peer_identity; }
 
@@ -64,6 +67,7 @@ class Stream {
   Deadline::Clock::time_point born_ = Deadline::Clock::now();
   std::string unsent_;  // of the handshake
   bool heard_something_ = false;
+  Deadline::Clock::time_point heard_at_;
   HandshakeResult result_;
   std::optional<Inbound> inbound_;
   std::optional<Outbound> outbound_;

@@ -14,7 +14,7 @@ namespace cohort::transport::tcp {
 
 namespace {
 
-enum class Kind : std::uint8_t { chunk = 1, goodbye = 2 };
+enum class Kind : std::uint8_t { chunk = 1, goodbye = 2, beat = 3 };
 
 ChunkHeader decode_chunk(ByteReader& reader) {
   ChunkHeader header;
@@ -78,6 +78,8 @@ std::string encode(const Goodbye& goodbye) {
   return bytes;
 }
 
+std::string encode(const Beat&) { return {static_cast<char>(Kind::beat)}; }
+
 Control decode_control(std::string_view payload) {
   ByteReader reader(payload);
   const auto kind = reader.integer<std::uint8_t>();
@@ -86,6 +88,8 @@ Control decode_control(std::string_view payload) {
     control = decode_chunk(reader);
   else if (kind == static_cast<std::uint8_t>(Kind::goodbye))
     control = decode_goodbye(reader);
+  else if (kind == static_cast<std::uint8_t>(Kind::beat))
+    control = Beat{};
   else
     throw ProtocolError(fmt::format("{} is no kind of frame", kind));
   reader.expect_end();

@@ -42,10 +42,14 @@ struct Goodbye {
   AbortNotice notice;  // of `left` and `protocol` only the text
 };
 
-using Control = std::variant<ChunkHeader, Goodbye>;
+// "I am here": nothing follows from it but that bytes arrive.
+struct Beat {};
+
+using Control = std::variant<ChunkHeader, Goodbye, Beat>;
 
 std::string encode(const ChunkHeader& header);
 std::string encode(const Goodbye& goodbye);
+std::string encode(const Beat& beat);
 // Throws ProtocolError; a header that it returns is consistent in itself.
 Control decode_control(std::string_view payload);
 
