@@ -11,4 +11,7 @@ if(COHORT_TESTS)
   find_package(GTest REQUIRED)
 endif()
 # Headers only (Beast), and only while Cohort itself is compiled: an installed Cohort needs none.
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)  # Boost's own package, where CMake's module is gone
+endif()
 find_package(Boost 1.74 REQUIRED)

@@ -10,7 +10,7 @@
 namespace cohort::launch {
 namespace {
 
-constexpr std::size_t kMostBytes = 500;
+constexpr std::size_t kLongestErrorLine = 500;
 constexpr int kMostLinesBehind = 60;  // of an error whose report has many
 
 template <std::size_t kCount>
@@ -112,7 +112,7 @@ void ErrorLine::set_error(Kind kind, std::string text) {
 }
 
 void ErrorLine::add(std::string_view raw, bool is_redraw) {
-  std::string line = printable(raw.substr(0, kMostBytes));
+  std::string line = printable(raw.substr(0, kLongestErrorLine));
   if (is_redraw) {
     if (!trim(line).empty()) last_ = trim(line);
     return;

@@ -163,6 +163,34 @@ TEST(DistributedOptimizer, GradientsAreFinalWhenBackwardReturns) {
       });
 }
 
+TEST(DistributedOptimizer, GradientsOnAGpuAreFinalWhenBackwardReturns) {
+  if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU here";
+  const auto train = [](int ranks) {
+    std::vector<torch::Tensor> result;
+    on_ranks(ranks, [&](Group& group) {
+      Net net;
+      net.to(torch::kCUDA);
+      auto sgd = make_sgd(net);
+      DistributedOptimizer optimizer(group, sgd, {.bucket_bytes = 64});
+      const int share = kBatch / ranks;
+      for (int step = 0; step < kSteps; ++step) {
+        optimizer.zero_grad();
+        const torch::Tensor x = pattern({kBatch, 5}, 10 + step).to(torch::kCUDA);
+        const torch::Tensor y = pattern({kBatch, 2}, 20 + step).to(torch::kCUDA);
+        const int first = group.rank() * share;
+        torch::mse_loss(net.forward(x.slice(0, first, first + share)),
+                        y.slice(0, first, first + share))
+            .backward();
+        torch::nn::utils::clip_grad_norm_(net.parameters(), 0.05);
+        optimizer.step();
+      }
+      if (group.rank() == 0) result = net.parameters();
+    });
+    return result;
+  };
+  expect_close(train(2), train(1), 1e-9);
+}
+
 TEST(DistributedOptimizer, GradientsThatWereChangedBeforeTheyWereAveragedAreRefused) {
   on_ranks(2, [](Group& group) {
     Net net;
