@@ -264,7 +264,7 @@ def target(fd):
 found = {int(fd): target(fd) for fd in os.listdir("/proc/self/fd")}
 names = {fd: name for fd, name in found.items() if fd > 2 and name}
 print(role, sorted(names.values()), sorted(names), flush=True)
-for variable in ("COHORT_SECRET_FD", "COHORT_RESTART_FD", "COHORT_KEEP_FD"):
+for variable in ("COHORT_SECRET_FD", "COHORT_RESTART_FD", "COHORT_KEEP_FD", "COHORT_LAST_WORD_FD"):
     if variable in os.environ: assert int(os.environ[variable]) in names, variable
 if role == "ps" and count_life() <= 2: die()
 if role == "ps":
@@ -272,13 +272,15 @@ if role == "ps":
     wait_for("never")
 wait_for("served")
 """
-    SECRET, MARK, STATE = (f"/memfd:cohort-{name} (deleted)" for name in ("secret", "restart-mark", "keep-state"))
+    SECRET, MARK, STATE, WORD = (f"/memfd:cohort-{name} (deleted)" for name in
+                                 ("secret", "restart-mark", "keep-state", "last-word"))
 
     def test_a_task_inherits_what_is_meant_for_it_and_nothing_else_also_when_it_comes_back(self):
         result = self.run_job("-n", 1, "--ps", 1, *self.python(self.LIST))
         self.assertEqual(result.code, 0, result.stderr)
-        self.assertEqual(result.log("worker/0").decode(), f"worker {[self.MARK, self.SECRET]} [196, 197]\n")
-        self.assertEqual(result.log("ps/0").decode().count(f"ps {[self.STATE, self.MARK, self.SECRET]} [195, 196, 197]\n"), 3)
+        self.assertEqual(result.log("worker/0").decode(), f"worker {[self.WORD, self.MARK, self.SECRET]} [194, 196, 197]\n")
+        self.assertEqual(result.log("ps/0").decode().count(
+            f"ps {[self.STATE, self.WORD, self.MARK, self.SECRET]} [194, 195, 196, 197]\n"), 3)
 
     def test_a_low_limit_on_open_files_moves_the_numbers_down(self):
         self.script(self.LIST)
@@ -286,7 +288,7 @@ wait_for("served")
         result = subprocess.run(["bash", "-c", f"ulimit -n 40; {words}"], env=self.environment(), cwd=self.folder,
                                 capture_output=True, text=True, timeout=60)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn(f"{[self.STATE, self.MARK, self.SECRET]} [37, 38, 39]", result.stdout)
+        self.assertIn(f"{[self.STATE, self.WORD, self.MARK, self.SECRET]} [36, 37, 38, 39]", result.stdout)
 
     def test_a_launcher_inside_a_task_passes_on_its_own_memory_and_not_the_outer_ones(self):
         inner = f"exec {COHORT} run --output inner-$TASK_TYPE --task-restarts 0 -- sh -c 'env; ls -l /proc/self/fd'"

@@ -14,6 +14,9 @@ struct ErrorContext {
   std::string host;    // "node7"
   std::string during;  // the call or step: "all_reduce #17", "step 402"
   std::string advice;  // one imperative sentence: "Give each task its own port."
+  // Whose end or silence it reports, where that is known; not part of what().
+  std::string peer;    // its task: "worker/1"
+  int peer_rank = -1;  // its rank in the group
 };
 
 // The root of every exception that Cohort throws. what() is one line made for a person:

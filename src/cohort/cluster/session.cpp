@@ -5,6 +5,8 @@
 
 #include "cohort/base/endpoint.h"
 #include "cohort/base/error.h"
+#include "cohort/base/last_word.h"
+#include "cohort/base/line_output.h"
 #include "cohort/base/log.h"
 #include "cohort/base/socket.h"
 #include "cohort/base/text.h"
@@ -83,6 +85,7 @@ Session::~Session() {
 
 std::unique_ptr<Session> Session::join(const Role& role, SessionOptions options) {
   std::unique_ptr<Session> session(new Session(role));
+  if (role.store || role.size > 1 || role.cluster.tasks().size() > 1) write_output_by_lines();
   session->secret_ = options.secret;
   if (role.store) {
     session->connect(*role.store, options);
@@ -189,7 +192,24 @@ void Session::barrier(const std::string& name, Deadline deadline) {
   // Names are a guess where the dialect tells ranks only.
   if (std::find(trainers_.begin(), trainers_.end(), name_) == trainers_.end())
     options.members.clear();
-  client_->barrier(key("barrier/" + name), role_.size, deadline, options);
+  try {
+    client_->barrier(key("barrier/" + name), role_.size, deadline, options);
+  } catch (const PeerError& error) {
+    raise_lost_in_barrier(error, name);
+  }
+}
+
+// Again, with the task that left, which the store knows by its name alone; the launcher hears of
+// it, too.
+void Session::raise_lost_in_barrier(const PeerError& error, const std::string& barrier) const {
+  ErrorContext context = error.context();
+  for (const auto& task : awaited_)
+    if (error.message().starts_with(name_of(task) + " left the store")) {
+      context.peer = to_string(task);
+      note_lost_peer(context.peer, LastWord::Loss::left, fmt::format("barrier '{}'", barrier),
+                     error.what());
+    }
+  throw PeerError(error.message(), context);
 }
 
 }  // namespace cohort::cluster

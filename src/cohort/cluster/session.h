@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cohort/base/deadline.h"
+#include "cohort/base/error.h"
 #include "cohort/base/secret.h"
 #include "cohort/cluster/meeting.h"
 #include "cohort/cluster/role.h"
@@ -57,7 +58,8 @@ using TaskEventHandler = std::function<void(const TaskId& task, TaskEvent event)
 class Session {
  public:
   // Blocks until the store answers, at most options.timeout. Does not wait for the other tasks:
-  // that is what barrier() is for.
+  // that is what barrier() is for. In a job, standard output is from here on written line by line
+  // (line_output.h); a task that is alone keeps what it has.
   static std::unique_ptr<Session> join(const Role& role, SessionOptions options);
   ~Session();  // leaves at once; without done() before, the others read that this task was lost
   Session(const Session&) = delete;
@@ -108,6 +110,7 @@ class Session {
   std::string name_of(const TaskId& task) const;
   std::string end_key(const std::string& name) const;
   void announce(Deadline deadline);
+  [[noreturn]] void raise_lost_in_barrier(const PeerError& error, const std::string& barrier) const;
   void require_service() const;
   std::map<std::string, TaskId> awaited_ends() const;
   void leave_quietly(Deadline deadline);

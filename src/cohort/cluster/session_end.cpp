@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/last_word.h"
 #include "cohort/base/log.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/session.h"
@@ -103,6 +104,7 @@ void Session::done(Deadline deadline) {
   // In this order there is no instant at which our end would go unreported.
   client_->set_on_disconnect(end_key(name_), kDone, deadline);
   client_->set(end_key(name_), kDone, deadline);
+  say_last_word({.kind = LastWord::Kind::done});
 }
 
 std::map<std::string, TaskId> Session::awaited_ends() const {
@@ -120,9 +122,11 @@ void Session::require_service() const {
 void Session::serve_until_done(Deadline deadline) {
   const auto no_loss = [this](const TaskId& task, TaskEvent event) {
     if (event == TaskEvent::lost)
-      throw PeerError(
-          fmt::format("{} left the job without saying that it is done", name_of(task)),
-          {.task = name_, .during = "serve_until_done", .advice = "Look at the log of that task."});
+      throw PeerError(fmt::format("{} left the job without saying that it is done", name_of(task)),
+                      {.task = name_,
+                       .during = "serve_until_done",
+                       .advice = "Look at the log of that task.",
+                       .peer = to_string(task)});
   };
   serve_through_losses(milliseconds::max(), no_loss, deadline);
 }

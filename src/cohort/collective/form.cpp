@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cohort/base/error.h"
+#include "cohort/base/last_word.h"
 #include "cohort/base/process.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/native/backend.h"
@@ -36,9 +37,11 @@ class Arrivals {
       throw PeerError(fmt::format("forming the group '{}' was broken off", options_.id));
     for (std::size_t rank = 0; rank < all_.size(); ++rank)
       if (process_ended(all_[rank].process))
-        throw PeerError(fmt::format(
-            "{} died while the group '{}' was formed",
-            Peer{static_cast<int>(rank), all_[rank].task, all_[rank].host}.name(), options_.id));
+        throw PeerError(
+            fmt::format("{} died while the group '{}' was formed",
+                        Peer{static_cast<int>(rank), all_[rank].task, all_[rank].host}.name(),
+                        options_.id),
+            {.peer = all_[rank].task, .peer_rank = static_cast<int>(rank)});
   }
 
  private:
@@ -133,7 +136,10 @@ std::unique_ptr<Group> form_group(const Member& self,
                                   const FormOptions& options, Deadline deadline) {
   if (self.size < 1 || self.rank < 0 || self.rank >= self.size)
     throw InvalidInput(fmt::format("rank {} of {} is not a rank", self.rank, self.size));
-  if (self.size == 1) return std::make_unique<Group>(make_solo_backend(), options.timeout);
+  if (self.size == 1) {
+    forget_lost_peer();
+    return std::make_unique<Group>(make_solo_backend(), options.timeout);
+  }
   Arrivals arrivals(options);
   const Check check = [&] { arrivals.check(); };
   const auto meeting = std::make_shared<transport::CheckedRendezvous>(rendezvous, check);
@@ -176,6 +182,7 @@ std::unique_ptr<Group> form_group(const Member& self,
     };
   auto backend = std::make_shared<NativeBackend>(std::move(parts), deadline);
   meeting->forget();
+  forget_lost_peer();
   return std::make_unique<Group>(std::move(backend), options.timeout);
 }
 

@@ -13,13 +13,16 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/hmac.h"
+#include "cohort/base/last_word.h"
 #include "cohort/base/log.h"
 #include "cohort/base/machine.h"
+#include "cohort/base/reader_output.h"
 #include "cohort/base/text.h"
 #include "cohort/launch/guard.h"
 #include "cohort/launch/job.h"
 #include "cohort/launch/leftovers.h"
 #include "cohort/launch/process.h"
+#include "cohort/launch/remote_last_word.h"
 
 namespace cohort::launch {
 namespace {
@@ -115,6 +118,7 @@ class HostTask {
     take_lines();
     check_program();
     while (!exit_) loop_.run_once(Deadline::never());
+    pass_on_last_word();
     return exit_->shell_code();
   }
 
@@ -134,7 +138,10 @@ class HostTask {
     environment.try_emplace("OMP_NUM_THREADS",
                             std::to_string(std::max(1, usable_cores() / task_.tasks_on_host)));
     environment[kMarkVariable] = mark_;
-    SpawnOptions spawn_options{.command = task_.command, .output = options_.output};
+    environment[kLastWordVariable] = std::to_string(task_fd_number(TaskFd::last_word));
+    SpawnOptions spawn_options{.command = task_.command,
+                               .output = options_.output,
+                               .inherited = {{last_word_.fd(), TaskFd::last_word}}};
     UniqueFd secret;
     if (task_.secret) {
       secret = task_.secret->to_memfd();
@@ -180,6 +187,14 @@ class HostTask {
     reap_orphans(known);
   }
 
+  // Nobody writes to the output any more. A launcher that was lost does not read it.
+  void pass_on_last_word() {
+    const LastWord word =
+        last_word_.read(program_, exit_->signal ? std::nullopt : std::optional<int>(exit_->code));
+    if (word.kind == LastWord::Kind::none || lost_ || task_.last_word_mark.empty()) return;
+    write_to_reader(options_.output, frame_last_word(task_.last_word_mark, word), /*hurry=*/false);
+  }
+
   void on_input() {
     if (!input_.read()) return on_lost("the connection to the launcher ended");
     expect_a_sign();
@@ -210,6 +225,7 @@ class HostTask {
 
   // The output may lead nowhere by now, and must not hold this process up.
   void on_lost(const std::string& why) {
+    lost_ = true;
     loop_.cancel(silence_timer_);
     loop_.remove(input_.fd());
     log::hurry();
@@ -226,7 +242,9 @@ class HostTask {
   Guard guard_;
   EventLoop loop_;
   UniqueFd signals_;
+  LastWordOwner last_word_;
   pid_t program_ = -1;
+  bool lost_ = false;  // the launcher
   std::optional<ExitStatus> exit_;
   EventLoop::TimerId silence_timer_ = 0;
 };

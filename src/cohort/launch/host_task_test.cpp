@@ -13,6 +13,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/scratch_folder_test.h"
 #include "cohort/launch/process.h"
+#include "cohort/launch/remote_last_word.h"
 
 namespace cohort::launch {
 namespace {
@@ -28,7 +29,8 @@ TEST(RemoteTaskLine, BringsEverythingOver) {
                   .tasks_on_host = 3,
                   .folder = "/some where",
                   .grace = 1500ms,
-                  .secret = Secret::generate()};
+                  .secret = Secret::generate(),
+                  .last_word_mark = "0123"};
   std::string line = to_line(task);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   RemoteTask read = parse_remote_task(line);
@@ -40,6 +42,7 @@ TEST(RemoteTaskLine, BringsEverythingOver) {
   EXPECT_EQ(read.folder, task.folder);
   EXPECT_EQ(read.grace, task.grace);
   EXPECT_EQ(read.secret->bytes(), task.secret->bytes());
+  EXPECT_EQ(read.last_word_mark, task.last_word_mark);
 }
 
 TEST(RemoteTaskLine, IsRefusedWhenItIsNone) {
@@ -62,7 +65,8 @@ class HostTaskTest : public testing::Test {
                     .environment = {{"ADDED", "yes"}},
                     .folder = folder_.path(),
                     .grace = 1500ms,
-                    .secret = secret_};
+                    .secret = secret_,
+                    .last_word_mark = mark_};
     int fds[2];
     ASSERT_EQ(::pipe2(fds, O_CLOEXEC), 0);
     UniqueFd reader(fds[0]), writer(fds[1]);
@@ -112,6 +116,7 @@ class HostTaskTest : public testing::Test {
 
   ScratchFolder folder_;
   Secret secret_ = Secret::generate();
+  std::string mark_ = new_last_word_mark();
   pid_t pid_ = -1;
   std::optional<RemoteLink> link_;
 };
@@ -121,6 +126,18 @@ TEST_F(HostTaskTest, RunsTheProgramWithItsEnvironmentFolderAndSecret) {
   EXPECT_EQ(finish(), 7);
   EXPECT_THAT(output(), HasSubstr(folder_.path().string() + "\nadded yes\n"));
   EXPECT_THAT(output(), HasSubstr(secret_.to_text()));
+}
+
+TEST_F(HostTaskTest, PassesTheProgramsLastWordOnBehindItsOutput) {
+  start(
+      "echo one; printf 'cohort last word 1\\nerror\\n%s\\n3\\n\\n0\\n\\nbad sample' $$ "
+      "1<>/proc/self/fd/$COHORT_LAST_WORD_FD; exit 3");
+  EXPECT_EQ(finish(), 3);
+  LastWordFilter filter(mark_);
+  const std::string rest = filter.feed(output()) + filter.finish();
+  EXPECT_EQ(rest, "one\n");
+  EXPECT_EQ(filter.word().kind, LastWord::Kind::error);
+  EXPECT_EQ(filter.word().message, "bad sample");
 }
 
 TEST_F(HostTaskTest, EndsWithTheSignalAsACode) {

@@ -59,6 +59,14 @@ const char* task_state(const TaskRecord& task) {
   return task.exit->success() ? "succeeded" : task.stopped_by_launcher ? "stopped" : "failed";
 }
 
+ordered_json to_json(const LastWord& word) {
+  if (word.kind == LastWord::Kind::none) return {};
+  return {{"kind", to_string(word.kind)},
+          {"peer", text_or_null(word.peer)},
+          {"during", text_or_null(word.during)},
+          {"message", text_or_null(word.message)}};
+}
+
 ordered_json to_json(const TaskRecord& task) {
   ordered_json json;
   json["type"] = cluster::to_string(task.id.type);
@@ -76,6 +84,7 @@ ordered_json to_json(const TaskRecord& task) {
       exited && task.exit->signal ? ordered_json(signal_name(task.exit->signal)) : ordered_json();
   json["peak_memory_bytes"] = task.peak_memory_kib * 1024;
   json["log"] = task.log.string();
+  json["last_word"] = to_json(task.last_word);
   return json;
 }
 

@@ -8,6 +8,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/keep_memory.h"
+#include "cohort/base/last_word.h"
 #include "cohort/base/machine.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/scheduler_args.h"
@@ -107,6 +108,11 @@ void add_keep_memory(const JobOptions& options, const TaskId& task, Environment&
     environment[kKeepStateVariable] = std::to_string(task_fd_number(TaskFd::keep_state));
 }
 
+// Every task's, whatever it runs; a launcher around this one has another.
+void add_last_word(Environment& environment) {
+  environment[kLastWordVariable] = std::to_string(task_fd_number(TaskFd::last_word));
+}
+
 // What other hosts connect to. Where a script tells of them, its first answer decides.
 std::string address_of_this_machine(const JobOptions& options) {
   if (!options.remote.address.empty()) return options.remote.address;
@@ -196,6 +202,7 @@ void Planner::plan_here(PlannedTask& planned) const {
   if (identity_.has_secret)
     environment["COHORT_SECRET_FD"] = std::to_string(task_fd_number(TaskFd::secret));
   add_keep_memory(options_, role.task, environment);
+  add_last_word(environment);
   for (const auto& [name, value] : options_.environment) environment[name] = value;
   planned.added = difference(environment, inherited_);
   for (const auto& [name, value] : inherited_)

@@ -14,7 +14,7 @@
 namespace cohort::launch {
 
 // What a task finds open besides its standard streams.
-enum class TaskFd { secret, restart_mark, keep_state };
+enum class TaskFd { secret, restart_mark, keep_state, last_word };
 
 struct InheritedFd {
   int fd;          // of the launcher

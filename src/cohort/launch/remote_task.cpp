@@ -30,7 +30,8 @@ std::string to_line(const RemoteTask& task) {
                  {"removed", task.removed},
                  {"tasks_on_host", task.tasks_on_host},
                  {"folder", task.folder.string()},
-                 {"grace_ms", task.grace.count()}};
+                 {"grace_ms", task.grace.count()},
+                 {"last_word_mark", task.last_word_mark}};
   for (const auto& [name, value] : task.environment) object["environment"][name] = value;
   if (task.secret) object["secret"] = task.secret->to_text();
   try {
@@ -61,6 +62,7 @@ RemoteTask parse_remote_task(std::string_view line) {
                     .tasks_on_host = object.at("tasks_on_host").get<int>(),
                     .folder = object.at("folder").get<std::string>(),
                     .grace = std::chrono::milliseconds(object.at("grace_ms").get<std::int64_t>())};
+    task.last_word_mark = object.at("last_word_mark").get<std::string>();
     for (const auto& [name, value] : object.at("environment").items())
       task.environment[name] = value.get<std::string>();
     if (object.contains("secret"))

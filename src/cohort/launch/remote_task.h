@@ -34,6 +34,7 @@ struct RemoteTask {
   std::filesystem::path folder;           // to run in
   std::chrono::milliseconds grace{5000};  // between TERM and KILL when the launcher is lost
   std::optional<Secret> secret;           // becomes COHORT_SECRET_FD
+  std::string last_word_mark;             // announces its last word (remote_last_word.h)
 };
 
 // One line with its end. Throws InvalidInput for bytes that are not UTF-8.

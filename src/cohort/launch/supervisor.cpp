@@ -27,6 +27,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSettleTime{500};
+constexpr milliseconds kSettleLook{50};
+constexpr milliseconds kLongestSettleTime{10'000};  // for a core file, a slow destructor
 constexpr milliseconds kServiceGrace{
     1000};  // services get at least this, or all of a shorter grace
 constexpr milliseconds kFarewell{300};
@@ -164,7 +166,7 @@ int Supervisor::run() {
     if (stop_signal_) return conclude(JobState::stopped, 128 + stop_signal_);
     if (succeeded_) return conclude(JobState::succeeded, 0);
     if (failures_.empty()) return conclude(JobState::failed, 1);
-    TaskRecord cause = choose_root_cause(failures_);
+    TaskRecord cause = choose_root_cause(failures_, task_records());
     if (was_hung_up(cause)) {
       stop_signal_ = SIGHUP;
       return conclude(JobState::stopped, 128 + SIGHUP);
@@ -172,7 +174,9 @@ int Supervisor::run() {
     if (stop_requested_ || (elastic_ && !elastic_->missed()) ||
         !group_restarts_.on_failure(cause, record_.attempt)) {
       record_.root_cause = cause;
-      return conclude(JobState::failed, cause.exit->shell_code());
+      // A cause that ended with 0, too early, is a failure all the same.
+      const ExitStatus& exit = cause.exit->success() ? *failures_.front().exit : *cause.exit;
+      return conclude(JobState::failed, exit.shell_code());
     }
     record_.previous_attempts.push_back(task_records());
     ++record_.attempt;
@@ -399,8 +403,29 @@ void Supervisor::on_failure(const TaskProcess& task) {
   log::info("{} (pid {}) ended with {}; stopping the others", to_string(task.id()),
             task.record().pid, to_string(*task.record().exit));
   phase_ = Phase::settling;
-  loop_.call_after(kSettleTime, [this, attempt = record_.attempt] {
-    if (phase_ == Phase::settling && attempt == record_.attempt) begin_stop();
+  settle(kSettleTime, EventLoop::Clock::now() + kLongestSettleTime);
+}
+
+// Begins to stop the others after `delay`, or when whoever was lost has ended by itself: it may be
+// coming down for longer than those that noticed.
+void Supervisor::settle(milliseconds delay, EventLoop::Clock::time_point limit) {
+  loop_.call_after(delay, [this, limit, attempt = record_.attempt] {
+    if (phase_ != Phase::settling || attempt != record_.attempt) return;
+    if (EventLoop::Clock::now() < limit && a_lost_peer_lives())
+      settle(kSettleLook, limit);
+    else
+      begin_stop();
+  });
+}
+
+// A task that let the others wait too long is not about to end, as far as is known.
+bool Supervisor::a_lost_peer_lives() const {
+  return std::any_of(failures_.begin(), failures_.end(), [this](const TaskRecord& failed) {
+    const auto peer = lost_peer(failed);
+    return peer && failed.last_word.loss != LastWord::Loss::late &&
+           std::any_of(tasks_.begin(), tasks_.end(), [&](const auto& task) {
+             return task->id() == *peer && task->alive() && task->record().suspended_by == 0;
+           });
   });
 }
 

@@ -29,8 +29,8 @@ class JobServices;
 //
 // An attempt goes through: running -> [settling ->] stopping -> ended. `settling` is a short wait
 // after the first failure, so that the failure that caused the others is found among those that
-// arrive together. Stopping: TERM to the tasks that train, then to the services, KILL when the
-// grace period is over.
+// arrive together; longer when those say that they lost a task which is still on its way out.
+// Stopping: TERM to the tasks that train, then to the services, KILL when the grace period is over.
 //
 // Confined to the main thread of the process (tasks die with the thread that started them). Takes
 // over the signals INT, TERM, HUP, USR1, USR2 and CHLD for as long as it lives.
@@ -65,6 +65,8 @@ class Supervisor {
   bool was_hung_up(const TaskRecord& record) const;
   bool start_again_alone(TaskProcess& task);
   void on_failure(const TaskProcess& task);
+  void settle(std::chrono::milliseconds delay, EventLoop::Clock::time_point limit);
+  bool a_lost_peer_lives() const;
   void begin_stop();
   void stop_services();
   void kill_the_rest();

@@ -7,6 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/launch/error_line.h"
 #include "cohort/launch/screen.h"
 
 namespace cohort::launch {
@@ -43,6 +44,12 @@ TaskLog::Result TaskLog::write(std::string_view bytes) {
 void LastLines::add(std::string_view line, bool is_redraw) {
   if (last_is_redraw_ && !lines_.empty()) lines_.pop_back();
   last_is_redraw_ = is_redraw;
+  // Twenty frames would hide what they are the frames of; the log has them.
+  frames_ = is_stack_frame(line) ? frames_ + 1 : 0;
+  if (frames_ > 1) {
+    lines_.back() = fmt::format("({} lines of a stack trace)", frames_);
+    return;
+  }
   std::string text = printable(line.substr(0, kMaxLength));
   if (line.size() > kMaxLength) text += " ...";
   lines_.push_back(std::move(text));

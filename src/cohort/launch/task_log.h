@@ -46,6 +46,7 @@ class LastLines {
  private:
   std::deque<std::string> lines_;
   bool last_is_redraw_ = false;
+  int frames_ = 0;  // of a stack trace, in a row; one line stands for them
 };
 
 }  // namespace cohort::launch

@@ -53,6 +53,15 @@ TEST(LastLines, ARedrawnLineCountsOnce) {
   EXPECT_THAT(last.lines(), ::testing::ElementsAre("30%"));
 }
 
+TEST(LastLines, OneLineStandsForTheFramesOfAStackTrace) {
+  LastLines last;
+  last.add("mat1 and mat2 shapes cannot be multiplied", false);
+  for (int i = 0; i < 40; ++i) last.add("frame #" + std::to_string(i) + ": f + 0x1 (0x7f)", false);
+  last.add("bye", false);
+  EXPECT_THAT(last.lines(), ::testing::ElementsAre("mat1 and mat2 shapes cannot be multiplied",
+                                                   "(40 lines of a stack trace)", "bye"));
+}
+
 TEST(LastLines, LastWordsPassOverEmptyLines) {
   LastLines last;
   last.add("ValueError: bad shape", false);

@@ -47,6 +47,7 @@ TaskProcess::TaskProcess(PlannedTask plan, int attempt, bool keeps, EventLoop& l
       splitter_([this](const LineSplitter::Line& line) {
         screen_.print(record_.host, record_.id, line);
         last_lines_.add(line.text, line.is_redraw);
+        error_line_.add(line.text, line.is_redraw);
       }) {
   using Content = KeepMemoryOwner::Content;
   if (keeps && !is_remote())
@@ -77,6 +78,8 @@ void TaskProcess::start(const StartOptions& options) {
   ::fcntl(output_.get(), F_SETFL, O_NONBLOCK);
   ::fcntl(output_.get(), F_SETPIPE_SZ, kPipeBytes);  // a refusal leaves the default size
   UniqueFd input;                                    // of a remote shell
+  last_word_.reset();
+  remote_word_.reset();
   SpawnOptions process = is_remote() ? on_its_host(options, input) : as_planned(options);
   process.output = writer.get();
   process.file_limit = options.file_limit;
@@ -87,8 +90,10 @@ void TaskProcess::start(const StartOptions& options) {
   record_.started = utc_timestamp();
 }
 
-SpawnOptions TaskProcess::as_planned(const StartOptions& options) const {
-  std::vector<InheritedFd> inherited{{options.secret, TaskFd::secret}};
+SpawnOptions TaskProcess::as_planned(const StartOptions& options) {
+  last_word_.emplace();
+  std::vector<InheritedFd> inherited{{options.secret, TaskFd::secret},
+                                     {last_word_->fd(), TaskFd::last_word}};
   if (keep_) inherited.push_back({keep_->mark(), TaskFd::restart_mark});
   if (keep_ && keep_->state() >= 0) inherited.push_back({keep_->state(), TaskFd::keep_state});
   return {.program = options.program,
@@ -111,12 +116,14 @@ SpawnOptions TaskProcess::on_its_host(const StartOptions& options, UniqueFd& inp
                   .tasks_on_host = plan_.role.local_size,
                   .folder = std::filesystem::current_path(gone),
                   .grace = options.grace,
-                  .secret = Secret::from_fd(options.secret)};
+                  .secret = Secret::from_fd(options.secret),
+                  .last_word_mark = new_last_word_mark()};
   if (gone)
     throw InvalidInput("the current folder, in which tasks on other hosts would run, is gone",
                        {.advice = "Start the job in a folder that every host has."});
   for (const char* name : {kRestartMarkVariable, kKeepStateVariable})
     task.environment.erase(name);  // memory that this machine keeps
+  remote_word_.emplace(task.last_word_mark);
   link_.emplace(std::move(writer), to_line(task));
   return {.program = find_program(plan_.remote_command.front(),
                                   plan_.environment.find_value("PATH").value_or("/usr/bin:/bin")),
@@ -139,6 +146,8 @@ void TaskProcess::start_again(const StartOptions& options) {
   record_.ended.clear();
   record_.memory_evidence.clear();
   record_.last_lines.clear();
+  record_.error_line.clear();
+  record_.last_word = {};
   ++record_.restarts;
   if (plan_.role.elastic) {
     plan_.role.incarnation = record_.restarts;
@@ -153,6 +162,7 @@ void TaskProcess::start_again(const StartOptions& options) {
     throw;
   }
   last_lines_ = {};
+  error_line_ = {};
   write_log(fmt::format("{}--- cohort: pid {} {}; started again alone as pid {} (restart {}) ---\n",
                         log_ends_with_a_line_ ? "" : "\n", last.pid,
                         last.exit->success() ? "ended" : how_it_ended(last), record_.pid,
@@ -178,6 +188,7 @@ void TaskProcess::read_output() {
 
 void TaskProcess::close_output() {
   if (!output_) return;
+  if (remote_word_) take_output(remote_word_->finish());
   splitter_.finish();
   screen_.finish(id());
   screen_.flush();
@@ -186,6 +197,11 @@ void TaskProcess::close_output() {
 }
 
 void TaskProcess::take(std::string_view bytes) {
+  take_output(remote_word_ ? remote_word_->feed(bytes) : bytes);
+}
+
+void TaskProcess::take_output(std::string_view bytes) {
+  if (bytes.empty()) return;
   write_log(bytes);
   splitter_.feed(bytes);
 }
@@ -255,6 +271,12 @@ void TaskProcess::finish(const ExitStatus& status) {
   if (!is_remote())  // else the remote shell's
     record_.peak_memory_kib = std::max(record_.peak_memory_kib, usage.ru_maxrss);
   record_.last_lines = last_lines_.lines();
+  record_.error_line = error_line_.text(status);
+  if (remote_word_)
+    record_.last_word = remote_word_->word();
+  else if (last_word_)
+    record_.last_word = last_word_->read(
+        record_.pid, status.signal ? std::nullopt : std::optional<int>(status.code));
 }
 
 void TaskProcess::signal(int number) {

@@ -5,11 +5,14 @@
 
 #include "cohort/base/event_loop.h"
 #include "cohort/base/keep_memory.h"
+#include "cohort/base/last_word.h"
 #include "cohort/base/unique_fd.h"
+#include "cohort/launch/error_line.h"
 #include "cohort/launch/guard.h"
 #include "cohort/launch/line_splitter.h"
 #include "cohort/launch/plan.h"
 #include "cohort/launch/process.h"
+#include "cohort/launch/remote_last_word.h"
 #include "cohort/launch/remote_task.h"
 #include "cohort/launch/screen.h"
 #include "cohort/launch/task_log.h"
@@ -71,7 +74,7 @@ class TaskProcess {
   void signal(int number);  // to the whole process group, on whatever host
 
  private:
-  SpawnOptions as_planned(const StartOptions& options) const;
+  SpawnOptions as_planned(const StartOptions& options);
   SpawnOptions on_its_host(const StartOptions& options, UniqueFd& input);
   std::optional<ExitStatus> peek_process() const;
   void finish(const ExitStatus& status);
@@ -80,6 +83,7 @@ class TaskProcess {
   void kill_and_reap();  // when it is still there; nothing is recorded
   void write_log(std::string_view bytes);
   void take(std::string_view bytes);
+  void take_output(std::string_view bytes);
 
   PlannedTask plan_;
   EventLoop& loop_;
@@ -90,6 +94,10 @@ class TaskProcess {
   TaskLog log_;
   bool log_ends_with_a_line_ = true;
   LastLines last_lines_;
+  ErrorLine error_line_;
+  // Where its last word comes from: memory here, or another host's output.
+  std::optional<LastWordOwner> last_word_;
+  std::optional<LastWordFilter> remote_word_;
   LineSplitter splitter_;
   UniqueFd output_;
   std::optional<RemoteLink> link_;  // of a task on another host

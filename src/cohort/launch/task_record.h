@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "cohort/base/last_word.h"
 #include "cohort/cluster/task.h"
 #include "cohort/launch/process.h"
 
@@ -31,7 +32,11 @@ struct TaskRecord {
   bool stopped_by_launcher = false;  // it ended after Cohort had asked it to
   long peak_memory_kib = 0;
   std::deque<std::string> last_lines;  // newest last; filled when it ended
+  std::string error_line;              // the one that says what went wrong (error_line.h)
+  LastWord last_word;                  // what it said of its end; another's text, not to be trusted
   std::string memory_evidence;         // why we believe that memory ran out; "" when we do not
+  // Of a root cause that ended with exit code 0: who waited for it, in which call.
+  std::string missed_by;
 };
 
 }  // namespace cohort::launch

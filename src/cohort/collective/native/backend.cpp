@@ -47,9 +47,12 @@ NativeBackend::NativeBackend(Parts parts, Deadline deadline) : parts_(std::move(
   }
   std::vector<Peer> peers;
   for (const int rank : local_ranks_) peers.push_back(parts_.placement.peers[rank]);
+  std::vector<std::string> tasks;
+  for (const Peer& peer : parts_.placement.peers) tasks.push_back(peer.task);
   auto domain =
       std::make_shared<transport::Domain>(parts_.arena, parts_.arena_ranks, index, shared);
-  board_ = std::make_unique<Board>(std::move(domain), std::move(peers), deadline, parts_.check);
+  board_ = std::make_unique<Board>(std::move(domain), std::move(peers), std::move(tasks), deadline,
+                                   parts_.check);
   local_ = std::make_unique<LocalMessenger>(*board_);
   if (parts_.placement.hosts() > 1) {
     remote_ = parts_.connect(parts_.rank, size(), parts_.id, parts_.rendezvous);

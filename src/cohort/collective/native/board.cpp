@@ -36,9 +36,9 @@ std::size_t Board::shared_bytes(int members, std::size_t extra) {
          counts_bytes(members) + extra;
 }
 
-Board::Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers, Deadline deadline,
-             const Check& check)
-    : domain_(std::move(domain)), peers_(std::move(peers)) {
+Board::Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers,
+             std::vector<std::string> tasks, Deadline deadline, const Check& check)
+    : domain_(std::move(domain)), peers_(std::move(peers)), tasks_(std::move(tasks)) {
   transport::Arena& arena = domain_->arena();
   reaches_everything_ = arena.locate(this, sizeof *this).reachable();
   MemberBlock& own = block(index());
@@ -181,16 +181,19 @@ void Board::give_up(int member, const std::string& what) {
   const std::string context = what.empty() ? describe(current_) : what;
   if (auto reason = failure()) {
     reason->during = context;
-    reason->raise();
+    raise(*reason);
   }
   const Peer& missing = peers_[member];
   if (has_left(member))
-    fail({FailureKind::left, missing.rank, fmt::format("{} left the group", missing.name()),
-          context})
-        .raise();
-  fail({FailureKind::timed_out, missing.rank,
-        fmt::format("{} did not take part in time", missing.name()), context})
-      .raise();
+    raise(fail({FailureKind::left, missing.rank, fmt::format("{} left the group", missing.name()),
+                context}));
+  raise(fail({FailureKind::timed_out, missing.rank,
+              fmt::format("{} did not take part in time", missing.name()), context}));
+}
+
+void Board::raise(const Failure& failure) const {
+  const auto rank = static_cast<std::size_t>(failure.culprit);
+  failure.raise(failure.culprit >= 0 && rank < tasks_.size() ? tasks_[rank] : "");
 }
 
 }  // namespace cohort::collective

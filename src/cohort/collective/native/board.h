@@ -62,10 +62,10 @@ class Board {
   // Shared bytes that a domain needs for a board, and after it `extra` bytes at extra().
   static std::size_t shared_bytes(int members, std::size_t extra);
 
-  // `peers[i]` is member i. Collective over the domain: waits until everyone has its staging ready,
-  // with an eye on `check`.
-  Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers, Deadline deadline,
-        const Check& check);
+  // `peers[i]` is member i, `tasks[r]` the task of the group's rank r, which may be another host's.
+  // Collective over the domain: waits until everyone has its staging ready, with an eye on `check`.
+  Board(std::shared_ptr<transport::Domain> domain, std::vector<Peer> peers,
+        std::vector<std::string> tasks, Deadline deadline, const Check& check);
   ~Board();
 
   transport::Domain& domain() const { return *domain_; }
@@ -101,8 +101,10 @@ class Board {
     auto reason = failure();
     if (!reason) return;
     if (reason->during.empty()) reason->during = describe();
-    reason->raise();
+    raise(*reason);
   }
+  // Throws it, with the task of its culprit.
+  [[noreturn]] void raise(const Failure& failure) const;
   // Breaks the group for all members; the first failure counts. Returns the one that does.
   Failure fail(Failure failure);
   std::optional<Failure> failure() const;
@@ -133,6 +135,7 @@ class Board {
 
   std::shared_ptr<transport::Domain> domain_;
   std::vector<Peer> peers_;
+  std::vector<std::string> tasks_;  // by rank
   bool reaches_everything_;
   std::byte* own_staging_ = nullptr;
   std::vector<std::byte*> staging_;  // by member, in this address space

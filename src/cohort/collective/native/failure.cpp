@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "cohort/base/error.h"
+#include "cohort/base/last_word.h"
 #include "cohort/collective/call.h"
 
 namespace cohort::collective {
@@ -17,10 +19,31 @@ void copy_text(char (&to)[kSize], const std::string& from) {
   to[length] = '\0';
 }
 
+// Nothing for a failure that is nobody's absence.
+std::optional<LastWord::Loss> loss_of(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::died:
+      return LastWord::Loss::died;
+    case FailureKind::left:
+      return LastWord::Loss::left;
+    case FailureKind::aborted:
+      return LastWord::Loss::aborted;
+    case FailureKind::timed_out:
+      return LastWord::Loss::late;
+    case FailureKind::mismatch:
+    case FailureKind::protocol:
+    case FailureKind::refused:
+      break;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-void Failure::raise() const {
-  ErrorContext context{.during = during};
+void Failure::raise(const std::string& task) const {
+  ErrorContext context{.during = during, .peer = task, .peer_rank = culprit};
+  if (const auto loss = loss_of(kind); loss && !task.empty())
+    note_lost_peer(task, *loss, during, Error(text, context).what());
   switch (kind) {
     case FailureKind::timed_out:
       context.advice =

@@ -25,8 +25,9 @@ struct Failure {
   std::string text;  // one sentence that names the culprit
   std::string during;
 
-  // PeerError, TimeoutError, MismatchError, ProtocolError or AuthError, as the kind says.
-  [[noreturn]] void raise() const;
+  // PeerError, TimeoutError, MismatchError, ProtocolError or AuthError, as the kind says. `task` is
+  // the culprit's, where it is known; the launcher learns of a lost one (last_word.h).
+  [[noreturn]] void raise(const std::string& task = {}) const;
 };
 
 // A Failure in shared memory: all zeros is "none". Written once, by whoever claims it first.

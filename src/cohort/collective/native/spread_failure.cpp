@@ -54,14 +54,14 @@ FailureKind kind_of(const Error& error) {
 
 void spread_failure(Board& board, Messenger& remote, const Error& error,
                     const std::string& during) {
-  Failure failure{kind_of(error), -1, error.message(), during};
+  Failure failure{kind_of(error), error.context().peer_rank, error.message(), during};
   if (const auto notice = remote.aborted();
       notice && dynamic_cast<const PeerError*>(&error) != nullptr)
     failure = {static_cast<FailureKind>(notice->kind), notice->culprit, notice->text, during};
   failure = board.fail(std::move(failure));
   failure.during = during;
   remote.abort({static_cast<std::uint32_t>(failure.kind), failure.culprit, failure.text});
-  failure.raise();
+  board.raise(failure);
 }
 
 std::unique_ptr<Transfer> send_remotely(Board& board, Messenger& remote, const Peer& peer,

@@ -18,7 +18,7 @@ constexpr auto kProbeAfter = std::chrono::milliseconds(40);
 }  // namespace
 
 void Breakage::raise() const {
-  const ErrorContext context{.advice = advice};
+  const ErrorContext context{.advice = advice, .peer_rank = culprit};
   switch (kind) {
     case Kind::timeout:
       throw TimeoutError(text, context);
