@@ -138,6 +138,9 @@ void settle(JobOptions& options) {
   if (options.grace.count() < 0)
     throw InvalidInput(fmt::format("--grace is {} s", options.grace.count() / 1000.0),
                        {.advice = "Give 0 or more seconds."});
+  if (options.keep < 0)
+    throw InvalidInput(fmt::format("--keep is {}", options.keep),
+                       {.advice = "Give how many runs to keep under cohort-output, or 0: all."});
   if (options.max_restarts < 0)
     throw InvalidInput(fmt::format("--max-restarts is {}", options.max_restarts),
                        {.advice = "Give 0 (never restart) or more."});

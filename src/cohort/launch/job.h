@@ -52,6 +52,7 @@ struct JobOptions {
   std::string strategy;
 
   std::filesystem::path output;  // empty: cohort-output/<job id>
+  int keep = 20;                 // the newest runs there, beside those of the last days; 0: all
   std::optional<SuccessPolicy> success;
   std::chrono::milliseconds grace{5000};
   int max_restarts = 0;   // of the whole group

@@ -179,6 +179,7 @@ std::string to_json(const JobOptions& options) {
   json["layout"] = word_for(kLayouts, options.layout);
   json["strategy"] = options.strategy;
   json["output"] = options.output.string();
+  json["keep"] = options.keep;
   json["success"] =
       options.success ? ordered_json(word_for(kPolicies, *options.success)) : ordered_json();
   json["grace_ms"] = options.grace.count();
@@ -212,6 +213,7 @@ JobOptions job_options_from_json(std::string_view text, const std::string& sourc
   reader.read_choice("layout", kLayouts, options.layout);
   reader.read("strategy", options.strategy);
   reader.read("output", options.output);
+  reader.read("keep", options.keep);
   if (!reader.at("success").is_null())
     reader.read_choice("success", kPolicies, options.success.emplace());
   reader.read("grace_ms", options.grace);

@@ -24,6 +24,7 @@ JobOptions unusual() {
           .layout = Layout::colocated,
           .strategy = "multi_worker_mirrored",
           .output = "some/folder",
+          .keep = 3,
           .success = SuccessPolicy::worker0,
           .grace = std::chrono::milliseconds(1250),
           .max_restarts = 4,

@@ -74,6 +74,7 @@ class Supervisor {
   bool any_alive(bool services) const;
   void remind_of_stragglers(std::chrono::milliseconds delay);
   int conclude(JobState state, int exit_code);
+  void clean_up_old_runs() const;
   void write_options();
   void write_record();
   void write(const std::filesystem::path& path, const std::string& text);

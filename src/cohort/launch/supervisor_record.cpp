@@ -6,6 +6,8 @@
 #include "cohort/base/log.h"
 #include "cohort/launch/elastic_job.h"
 #include "cohort/launch/job_options_json.h"
+#include "cohort/launch/job_words.h"
+#include "cohort/launch/old_runs.h"
 #include "cohort/launch/root_cause.h"
 #include "cohort/launch/supervisor.h"
 
@@ -16,6 +18,7 @@ int Supervisor::conclude(JobState state, int exit_code) {
   record_.exit_code = exit_code;
   record_.ended = utc_timestamp();
   write_record();
+  clean_up_old_runs();
   double duration =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
   switch (state) {
@@ -33,6 +36,18 @@ int Supervisor::conclude(JobState state, int exit_code) {
         log::write_report(root_cause_report(*record_.root_cause, task_records()));
   }
   return exit_code;
+}
+
+// Of the folder that jobs without --output share; one that a person named is that person's.
+void Supervisor::clean_up_old_runs() const {
+  if (!options_.output.empty()) return;
+  const auto removed = remove_old_runs(folder_.path().parent_path(), options_.keep);
+  if (removed.empty() || options_.quiet) return;
+  log::info("removed {} of more than {} days ago from {} ({}); see cohort run --keep",
+            count(static_cast<int>(removed.size()), "run", "runs"),
+            std::chrono::duration_cast<std::chrono::hours>(kKeptTime).count() / 24,
+            as_seen_from_here(folder_.path().parent_path()).string(),
+            removed.size() == 1 ? removed.front() : removed.front() + " to " + removed.back());
 }
 
 std::vector<TaskRecord> Supervisor::task_records() const {

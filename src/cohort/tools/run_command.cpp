@@ -115,6 +115,11 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
   app.add_option("--output", job.output, "Folder for logs and job.json [cohort-output/<job id>]")
       ->type_name("DIR")
       ->group("Output");
+  app.add_option("--keep", job.keep,
+                 "Without --output: remove old runs from cohort-output but for the newest N, those "
+                 "of the last 7 days, pinned ones and those with checkpoints; 0: keep all [20]")
+      ->type_name("N")
+      ->group("Output");
   app.add_option("--show", job.show, "Show only these tasks, as in worker:0,ps")
       ->delimiter(',')
       ->take_all()
