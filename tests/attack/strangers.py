@@ -2,8 +2,10 @@
 
 usage: strangers.py [--count N] [--seconds S]
 
-Strangers connect, say nothing, and connect again when they are dropped. Each line: where they are, the job's median
-speed without and with them, the ratio, and by how much the attacked process grew. COHORT_BIN_DIR names the programs."""
+Strangers connect and say nothing; of those that are dropped, 200 a second connect again. Each line: where they are, the
+job's median speed without and with them, the ratio, by how much the attacked process grew, the cores that it used more
+than before, and its processor time a step as a multiple of that before. Speeds mean something on a machine that has
+nothing else to do; the processor time of a worker or a server does on any. COHORT_BIN_DIR names the programs."""
 
 import argparse
 import os
@@ -20,6 +22,9 @@ from attack import COHORT, TESTS, allow_many_connections, connect, environment_o
 RANK, SERVED = str(TESTS / "collective_rank"), str(TESTS / "ps_program")
 
 
+AGAIN = 200
+
+
 class Crowd:
     """Connections to one port, kept at a number by a thread."""
 
@@ -32,7 +37,8 @@ class Crowd:
     def run(self):
         while not self.over:
             if len(self.held) < self.count:
-                for _ in range(min(200, self.count - len(self.held))):
+                # All of them at first, then AGAIN a second.
+                for _ in range(200 if self.made < self.count else AGAIN // 20):
                     try:
                         one = connect(self.port, 1)
                     except OSError:
@@ -40,10 +46,11 @@ class Crowd:
                     self.held[one.fileno()] = one
                     self.poller.register(one.fileno(), select.EPOLLIN)
                     self.made += 1
-            for number, _ in self.poller.poll(0.05, 1000):
+            for number, _ in self.poller.poll(0, 1000):
                 self.poller.unregister(number)
                 self.held.pop(number).close()
-            time.sleep(0.02)
+            if self.made >= self.count:
+                time.sleep(0.05)
 
     def end(self):
         self.over = True
@@ -98,23 +105,37 @@ class Job:
         return found
 
     def end(self):
-        code = self.process.wait(120)
-        if code != 0:
-            raise RuntimeError(f"the job ended with {code}: {self.text.read_text()[-2000:]}")
+        """Stops a job that runs on."""
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the job ended: {self.text.read_text()[-2000:]}")
+        self.process.terminate()
+        self.process.wait(60)
+
+
+def cpu_of(pid):
+    """Seconds of processor time."""
+    words = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(job, speed_of, port, victim, seconds, count):
-    """(speed without, speed with, growth of the victim, connections made)"""
+    """(speed without, speed with, growth of the victim, cores that it used without, with, connections made)"""
     speed_of(2)
+    cpu, begin = cpu_of(victim), time.monotonic()
     before = speed_of(seconds)
+    alone = (cpu_of(victim) - cpu) / (time.monotonic() - begin)
     memory = memory_of(victim)
     crowd = Crowd(port, count)
-    wait_for(lambda: crowd.made >= count)
-    beside = speed_of(seconds)
-    growth = memory_of(victim) - memory
-    crowd.end()
+    try:
+        wait_for(lambda: crowd.made >= count)
+        cpu, begin = cpu_of(victim), time.monotonic()
+        beside = speed_of(seconds)
+        crowded = (cpu_of(victim) - cpu) / (time.monotonic() - begin)
+        growth = memory_of(victim) - memory
+    finally:
+        crowd.end()
     job.end()
-    return before, beside, growth, crowd.made
+    return before, beside, growth, alone, crowded, crowd.made
 
 
 def rates(job):
@@ -140,7 +161,7 @@ def acknowledgements(folder):
 
 def at_all_reduce(where, seconds, count):
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(folder, "-n", 2, "--horovod", "--", RANK, "apart", 2 * seconds + 20)
+        job = Job(folder, "-n", 2, "--horovod", "--", RANK, "apart", 3600)
         wait_for(lambda: job.text.read_text().count("ready") == 2)
         worker = job.tasks()["worker/0"]
         environment = environment_of(worker)
@@ -154,15 +175,11 @@ def at_server(seconds, count):
     with tempfile.TemporaryDirectory() as folder:
         acks = pathlib.Path(folder) / "acks"
         acks.mkdir()
-        job = Job(folder, "-n", 2, "--ps", 1, "--", SERVED, "--tcp", "--pause", 2, "--steps", 400 * (2 * seconds + 20) // 2,
+        job = Job(folder, "-n", 2, "--ps", 1, "--", SERVED, "--tcp", "--pause", 2, "--steps", 10_000_000,
                   "--acks", acks)  # fmt: skip
         wait_for(lambda: (acks / "worker-0").exists())
         server = job.tasks()["ps/0"]
-        try:
-            return measure(job, acknowledgements(acks), listening_port(server), server, seconds, count)
-        finally:
-            job.process.terminate()
-            job.process.wait(30)
+        return measure(job, acknowledgements(acks), listening_port(server), server, seconds, count)
 
 
 def main():
@@ -172,11 +189,16 @@ def main():
     options = parser.parse_args()
     if allow_many_connections(options.count + 1000) < options.count + 100:
         raise SystemExit("strangers.py: the limit of open files is too low (ulimit -n)")
-    print(f"{'at':12} {'alone':>9} {'beside':>9} {'ratio':>6} {'growth MB':>10} {'connections':>12}")
+    print(f"{'at':12} {'alone':>9} {'beside':>9} {'ratio':>6} {'growth MB':>10} {'cores':>6} {'cost':>5} {'connections':>12}")
     for where in ("store", "worker", "server", "rendezvous"):
-        before, beside, growth, made = (at_server(options.seconds, options.count) if where == "server" else
-                                        at_all_reduce(where, options.seconds, options.count))  # fmt: skip
-        print(f"{where:12} {before:9.1f} {beside:9.1f} {beside / before:6.3f} {growth / 1e6:10.1f} {made:12}", flush=True)
+        if where == "server":
+            figures = at_server(options.seconds, options.count)
+        else:
+            figures = at_all_reduce(where, options.seconds, options.count)
+        before, beside, growth, alone, crowded, made = figures
+        cost = f"{crowded / beside / (alone / before):5.2f}" if where in ("worker", "server") else "    -"
+        print(f"{where:12} {before:9.1f} {beside:9.1f} {beside / before:6.3f} {growth / 1e6:10.1f} {crowded - alone:6.2f} {cost} "
+              f"{made:12}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

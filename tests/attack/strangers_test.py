@@ -66,8 +66,8 @@ class UnreadLog(AttackTest):
             self.assertIn(self.end_of(one), ("closed", "reset"))
         (self.folder / "end").touch()
         drain = threading.Thread(target=self.drain, args=(reader, process))
-        time.sleep(1.5)  # the worker ends by itself; the launcher may wait for its reader after that
-        self.assertFalse(self.runs(task["pid"]), "the job stands still")
+        # The worker ends by itself; the launcher may wait for its reader after that.
+        self.wait_for(lambda: not self.runs(task["pid"]), "the end of the worker: the job stands still")
         drain.start()
         self.assertEqual(process.wait(30), 0)
         drain.join()

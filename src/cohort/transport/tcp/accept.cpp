@@ -72,14 +72,14 @@ void Engine::watch_listener(std::uint32_t events) {
 }
 
 // A stranger must not disturb the group: it is turned away, and that is all.
-void Engine::set_up_incoming() {
+void Engine::set_up_incoming(TimePoint now) {
   for (auto it = incoming_.begin(); it != incoming_.end();) {
     bool keep = true;
     try {
-      if ((*it)->set_up()) {
+      if ((*it)->has_news() && (*it)->set_up()) {
         welcome(*it);
         keep = false;
-      } else if (Deadline::Clock::now() - (*it)->born() > kHandshakeTimeout) {
+      } else if (now - (*it)->born() > kHandshakeTimeout) {
         throw TimeoutError("it did not prove in time that it belongs to the job");
       }
     } catch (const Error& error) {

@@ -14,6 +14,7 @@ namespace {
 constexpr unsigned kRoundsBetweenPolls = 16;
 // Most peers that should connect do so before anybody looks after them.
 constexpr auto kProbeAfter = std::chrono::milliseconds(40);
+constexpr auto kSweepPeriod = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -191,18 +192,25 @@ void Engine::poll(Lock& lock, int timeout_ms) {
   lock.lock();
   if (count < 0 && code != EINTR) throw SystemError("wait for connections", code);
   resume_accepting();
+  bool news = false;  // of those that are not proven
   for (int i = 0; i < count; ++i) {
     const std::uint64_t id = events[i].data.u64;
     if (id == kListenerId) {
       accept_all();
+      news = true;
     } else if (id == 1) {
       std::uint64_t ignored;
       [[maybe_unused]] const auto n = ::read(wakeup_.get(), &ignored, sizeof ignored);
     } else if (const auto it = watched_.find(id); it != watched_.end()) {
       it->second->note_events(events[i].events);
+      news = news || !it->second->is_open();
     }
   }
-  set_up_incoming();
+  // A crowd of silent ones must cost the transfers nothing: it is looked through now and then.
+  const TimePoint now = incoming_.empty() ? TimePoint() : Deadline::Clock::now();
+  if (incoming_.empty() || (!news && now < next_sweep_)) return;
+  next_sweep_ = now + kSweepPeriod;
+  set_up_incoming(now);
 }
 
 void Engine::fail_with(const Link& link, const Error& error) { fail(breakage_of(link, error)); }

@@ -106,7 +106,7 @@ class Engine {
   void pause_accepting(const std::string& reason);
   void resume_accepting();
   void watch_listener(std::uint32_t events);
-  void set_up_incoming();
+  void set_up_incoming(TimePoint now);
   void welcome(std::unique_ptr<Stream>& stream);  // taken, unless it throws
   void say_goodbye(const Goodbye& goodbye);
 
@@ -137,6 +137,7 @@ class Engine {
   std::uint64_t next_watch_ = 2;
   unsigned rounds_ = 0;
   std::size_t max_unproven_ = 0;
+  TimePoint next_sweep_ = {};                  // over incoming_
   TimePoint accept_again_ = TimePoint::max();  // while accepting pauses
   RateLimitedLog refusals_, shortages_;
   std::string last_refusal_;

@@ -28,12 +28,14 @@ Stream::Stream(std::unique_ptr<Channel> channel, const HandshakeOptions& options
       phase_(server ? Phase::greeting : Phase::connecting) {}
 
 void Stream::note_events(std::uint32_t events) {
+  has_news_ = true;
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable_ = true;
   if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) hung_up_ = true;
 }
 
 bool Stream::set_up() {
+  has_news_ = false;  // it goes as far as it can
   if (phase_ == Phase::connecting) {
     sockaddr_storage peer;
     socklen_t size = sizeof peer;

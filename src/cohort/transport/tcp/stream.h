@@ -33,6 +33,7 @@ class Stream {
 
   // Goes on with connecting and proving. True once the peer is proven.
   bool set_up();
+  bool has_news() const { return has_news_; }  // something happened since set_up() was called last
   bool connected() const { return phase_ > Phase::connecting; }
   bool heard_something() const { return heard_something_; }
   // When bytes came last, once open.
@@ -66,6 +67,7 @@ class Stream {
   Phase phase_;
   Deadline::Clock::time_point born_ = Deadline::Clock::now();
   std::string unsent_;  // of the handshake
+  bool has_news_ = true;
   bool heard_something_ = false;
   Deadline::Clock::time_point heard_at_;
   HandshakeResult result_;
