@@ -156,7 +156,7 @@ class Faults(ServerTest):
         self.assertIn(unfailed, self.put_away(result))
 
     def test_servers_with_a_log_go_on_when_the_job_is_resumed(self):
-        words = [*self.WORDS[:-1], "200", "--ps_durability", "disk"]
+        words = [*self.WORDS, "--ps_durability", "disk"]
         unfailed = self.weights(self.run_workers("-n", 2, "--ps", 2, "--", MNIST, *SERVERS, *words))
         for again in ("cohort resume", "--resume"):
             asked = [*words, "--model_dir", self.folder / "model", "--resume"] if again == "--resume" else words

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <exception>
 #include <future>
+#include <memory>
 #include <new>
 #include <system_error>
 #include <thread>
@@ -47,7 +48,12 @@ void require_threads(int count, std::string_view what) {
   std::exception_ptr refused;
   try {
     threads.reserve(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i) threads.emplace_back([end] { end.wait(); });
+    for (int i = 0; i < count; ++i)
+      threads.emplace_back([end] {
+        // Memory of its own, as real threads have: the system reserves much address space for it.
+        const auto memory = std::make_unique<std::string>(64, 'x');
+        end.wait();
+      });
   } catch (const std::system_error&) {
     refused = std::current_exception();
   } catch (const std::bad_alloc&) {
