@@ -27,8 +27,8 @@ function(cohort_torch_target target)
   target_compile_options(${target} PRIVATE -fPIC)
   set_target_properties(${target} PROPERTIES
     BUILD_RPATH "${COHORT_TORCH_LIBRARY_DIR}" INSTALL_RPATH "${COHORT_TORCH_LIBRARY_DIR}")
-  # Smaller batches than elsewhere: a batch of 12 units of train takes 30 s, which is what a person waits
-  # for after a change. A batch more costs 7 s: what the header leaves to each of them.
+  # Smaller batches than elsewhere: batches of up to 12 units of train take about 30 s, which is what a
+  # person waits for after a change. A batch more costs 7 s: what the header leaves to each of them.
   set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Collecting garbage walks through all of the header's 700 MB and finds little: a seventh of the time.
