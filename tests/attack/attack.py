@@ -63,6 +63,11 @@ class AttackTest(LauncherTest):
         super().setUp()
         allow_many_connections()
 
+    def start(self, *words, **options):
+        process = super().start(*words, **options)
+        self.addCleanup(lambda: process.poll() is None and (process.terminate(), process.communicate()))
+        return process
+
     def store_port(self, pid):
         return int(environment_of(pid)["COHORT_STORE"].rsplit(":", 1)[1])
 
