@@ -13,7 +13,7 @@
 namespace cohort::launch {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr std::size_t kMostJobFileBytes = std::size_t{1} << 20;
 
 std::string place(const std::filesystem::path& path, const toml::source_region& source) {
   return fmt::format("{} line {}", path.string(), source.begin.line);
@@ -67,14 +67,14 @@ std::vector<std::string> read_program(const std::filesystem::path& path, const t
 
 std::string read_limited(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text(kMostBytes + 1, '\0');
+  std::string text(kMostJobFileBytes + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad() || !file.is_open())
     throw SystemError(fmt::format("cannot read the job file '{}'", path.string()), errno);
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMostBytes)
+  if (text.size() > kMostJobFileBytes)
     throw InvalidInput(fmt::format("job file '{}' has more than {} bytes, the most allowed",
-                                   path.string(), kMostBytes));
+                                   path.string(), kMostJobFileBytes));
   return text;
 }
 
