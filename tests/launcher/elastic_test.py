@@ -285,7 +285,7 @@ class Status(ElasticTest):
         self.assertRegex(shown.stdout, r"worker/1 +\S+ +\d+ +member +-")
         refused = self.cohort("scale", self.output, 1)
         self.assertEqual(refused.returncode, 2)
-        self.assertIn("does not answer", refused.stderr)
+        self.assertIn("is gone: nobody listens", refused.stderr)
 
     def test_jobs_are_found_by_id_its_beginning_and_latest(self):
         result = subprocess.run([COHORT, "run", "--", "true"], cwd=self.folder, env=self.environment(),

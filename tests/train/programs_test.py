@@ -129,7 +129,7 @@ class Starting(ProgramTest):
                 (["--distribution_strategy", "sideways"], "sideways"),
                 (["--data_dir", "/nowhere"], "/nowhere"),
                 (["--precision", "f8"], "f8"),
-                (["--batch_size", "0"], "0 samples")]:
+                (["--batch_size", "0"], "batch_size must be at least 1, got 0")]:
             done = subprocess.run([MNIST, *words], capture_output=True, text=True, timeout=PATIENCE,
                                   env=self.environment(), cwd=self.folder)
             self.assertEqual(done.returncode, 2, f"{words}: {done.stderr}")

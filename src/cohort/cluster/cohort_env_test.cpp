@@ -8,7 +8,8 @@
 namespace cohort::cluster {
 namespace {
 
-void expect_cohort_env_refused(const Environment& environment, std::initializer_list<const char*> parts) {
+void expect_cohort_env_refused(const Environment& environment,
+                               std::initializer_list<const char*> parts) {
   expect_invalid([&] { read_cohort_env(environment); }, parts);
 }
 
@@ -71,15 +72,17 @@ TEST(CohortEnv, TaskAndClusterByHandSuffice) {
 
 TEST(CohortEnv, RefusesWhatIsInvalidByName) {
   for (const char* limits : {"4", "3:2", "0:2", "a:b", "2:"})
-    expect_cohort_env_refused({{"COHORT_RANK", "0"}, {"COHORT_SIZE", "2"}, {"COHORT_ELASTIC", limits}},
-                   {"COHORT_ELASTIC", limits});
-  expect_cohort_env_refused({{"COHORT_RANK", "2"}, {"COHORT_SIZE", "2"}}, {"COHORT_RANK=2", "COHORT_SIZE=2"});
+    expect_cohort_env_refused(
+        {{"COHORT_RANK", "0"}, {"COHORT_SIZE", "2"}, {"COHORT_ELASTIC", limits}},
+        {"COHORT_ELASTIC", limits});
+  expect_cohort_env_refused({{"COHORT_RANK", "2"}, {"COHORT_SIZE", "2"}},
+                            {"COHORT_RANK=2", "COHORT_SIZE=2"});
   expect_cohort_env_refused({{"COHORT_RANK", "-1"}, {"COHORT_SIZE", "2"}}, {"COHORT_RANK=-1"});
   expect_cohort_env_refused({{"COHORT_RANK", "0"}}, {"COHORT_RANK=0", "Set COHORT_SIZE"});
   expect_cohort_env_refused({{"COHORT_TASK_TYPE", "worker"}},
-                 {"COHORT_TASK_TYPE=worker", "COHORT_TASK_INDEX"});
+                            {"COHORT_TASK_TYPE=worker", "COHORT_TASK_INDEX"});
   expect_cohort_env_refused({{"COHORT_TASK_TYPE", "boss"}, {"COHORT_TASK_INDEX", "0"}},
-                 {"Invalid task type 'boss' in COHORT_TASK_TYPE"});
+                            {"Invalid task type 'boss' in COHORT_TASK_TYPE"});
   expect_cohort_env_refused({{"COHORT_CLUSTER", "{}"}}, {"COHORT_CLUSTER", "Set COHORT_TASK_TYPE"});
   Environment worker = {{"COHORT_TASK_TYPE", "worker"}, {"COHORT_TASK_INDEX", "0"}};
   auto with = [&](const char* name, const char* value) {
@@ -89,10 +92,12 @@ TEST(CohortEnv, RefusesWhatIsInvalidByName) {
   };
   expect_cohort_env_refused(with("COHORT_CLUSTER", "{"), {"COHORT_CLUSTER is not JSON", "line 1"});
   expect_cohort_env_refused(with("COHORT_CLUSTER", "{}"), {"COHORT_CLUSTER", "cluster is empty"});
-  expect_cohort_env_refused(with("COHORT_CLUSTER", R"({"chief":["a:1"]})"), {"COHORT_CLUSTER", "worker/0"});
+  expect_cohort_env_refused(with("COHORT_CLUSTER", R"({"chief":["a:1"]})"),
+                            {"COHORT_CLUSTER", "worker/0"});
   expect_cohort_env_refused(with("COHORT_STORE", "h"), {"COHORT_STORE", "'h' has no port"});
   expect_cohort_env_refused(with("COHORT_ATTEMPT", "0"), {"COHORT_ATTEMPT=0"});
-  expect_cohort_env_refused(with("COHORT_CHIEF_TRAINS", "maybe"), {"COHORT_CHIEF_TRAINS=maybe", "0 or 1"});
+  expect_cohort_env_refused(with("COHORT_CHIEF_TRAINS", "maybe"),
+                            {"COHORT_CHIEF_TRAINS=maybe", "0 or 1"});
   Environment contradicting = with("COHORT_RANK", "-1");
   contradicting["COHORT_SIZE"] = "2";
   expect_cohort_env_refused(contradicting, {"COHORT_RANK=-1", "COHORT_TASK_TYPE=worker"});

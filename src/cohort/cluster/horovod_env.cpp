@@ -8,8 +8,9 @@
 namespace cohort::cluster {
 namespace {
 
-constexpr RankVariables kHorovodRanks = {"HOROVOD_RANK",       "HOROVOD_SIZE",       "HOROVOD_LOCAL_RANK",
-                                  "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"};
+constexpr RankVariables kHorovodRanks = {"HOROVOD_RANK",       "HOROVOD_SIZE",
+                                         "HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE",
+                                         "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE"};
 constexpr std::string_view kRendezvousHost = "HOROVOD_GLOO_RENDEZVOUS_ADDR";
 constexpr std::string_view kRendezvousPort = "HOROVOD_GLOO_RENDEZVOUS_PORT";
 constexpr std::string_view kInterface = "HOROVOD_GLOO_IFACE";
@@ -35,7 +36,8 @@ std::optional<Role> read_horovod_env(const Environment& environment) {
   role.dialect = "Horovod";
   role.horovod_rendezvous = read_host_and_port(environment, kRendezvousHost, kRendezvousPort);
   bool here = !role.horovod_rendezvous || is_loopback(role.horovod_rendezvous->host);
-  read_ranks(environment, kHorovodRanks, here ? Placement::one_host : Placement::one_task_a_host, role);
+  read_ranks(environment, kHorovodRanks, here ? Placement::one_host : Placement::one_task_a_host,
+             role);
   return role;
 }
 

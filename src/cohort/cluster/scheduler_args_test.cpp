@@ -10,7 +10,8 @@ namespace {
 
 using Arguments = std::vector<std::string>;
 
-void expect_arguments_refused(const Arguments& arguments, std::initializer_list<const char*> parts) {
+void expect_arguments_refused(const Arguments& arguments,
+                              std::initializer_list<const char*> parts) {
   expect_invalid([&] { parse_scheduler_args(arguments); }, parts);
 }
 
@@ -53,21 +54,22 @@ TEST(SchedulerArgs, WithoutHostsTheTaskAloneIsKnown) {
 
 TEST(SchedulerArgs, RefusesWhatIsInvalidByName) {
   expect_arguments_refused({"--worker_hosts=a:1", "--task_index=0"},
-                 {"--job_name is missing", "Add --job_name"});
+                           {"--job_name is missing", "Add --job_name"});
   expect_arguments_refused({"--worker_hosts=a:1", "--job_name=worker", "--task_index"},
-                 {"--task_index is missing", "Add --task_index"});
+                           {"--task_index is missing", "Add --task_index"});
   expect_arguments_refused({"--worker_hosts=a:1", "--job_name=worker", "--task_index=1"},
-                 {"worker/1", "out of range"});
+                           {"worker/1", "out of range"});
   expect_arguments_refused({"--worker_hosts=a:1", "--job_name=worker", "--task_index=-1"},
-                 {"--task_index=-1"});
+                           {"--task_index=-1"});
   expect_arguments_refused({"--worker_hosts=a:1", "--job_name=boss", "--task_index=0"},
-                 {"--job_name=boss", "Invalid task type 'boss'"});
+                           {"--job_name=boss", "Invalid task type 'boss'"});
   expect_arguments_refused({"--worker_hosts=a:1,,b:1", "--job_name=worker", "--task_index=0"},
-                 {"--worker_hosts=a:1,,b:1", "''"});
+                           {"--worker_hosts=a:1,,b:1", "''"});
   expect_arguments_refused({"--worker_hosts=me@a:1", "--job_name=worker", "--task_index=0"},
-                 {"--worker_hosts", "write 'a:1'"});
-  expect_arguments_refused({"--worker_hosts=a:1", "--ps_hosts=a:1", "--job_name=ps", "--task_index=0"},
-                 {"a:1", "its own port"});
+                           {"--worker_hosts", "write 'a:1'"});
+  expect_arguments_refused(
+      {"--worker_hosts=a:1", "--ps_hosts=a:1", "--job_name=ps", "--task_index=0"},
+      {"a:1", "its own port"});
 }
 
 TEST(SchedulerArgs, WritesOneWordAnArgument) {

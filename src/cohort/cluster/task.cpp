@@ -11,7 +11,8 @@ namespace cohort::cluster {
 namespace {
 
 // In the order of TaskType.
-constexpr std::array<std::string_view, 5> kTaskTypeNames = {"chief", "master", "worker", "ps", "evaluator"};
+constexpr std::array<std::string_view, 5> kTaskTypeNames = {"chief", "master", "worker", "ps",
+                                                            "evaluator"};
 
 }  // namespace
 

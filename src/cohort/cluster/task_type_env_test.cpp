@@ -8,7 +8,8 @@
 namespace cohort::cluster {
 namespace {
 
-void expect_task_type_refused(const Environment& environment, std::initializer_list<const char*> parts) {
+void expect_task_type_refused(const Environment& environment,
+                              std::initializer_list<const char*> parts) {
   expect_invalid([&] { read_task_type_env(environment); }, parts);
 }
 
@@ -40,17 +41,18 @@ TEST(TaskTypeEnv, TakesTheSizeFromWorldSize) {
   EXPECT_EQ(role.rank, 1);
   EXPECT_EQ(role.size, 4);
   expect_task_type_refused({{"TASK_TYPE", "worker"}, {"TASK_INDEX", "4"}, {"WORLD_SIZE", "4"}},
-                 {"TASK_INDEX=4", "WORLD_SIZE=4", "lower TASK_INDEX"});
+                           {"TASK_INDEX=4", "WORLD_SIZE=4", "lower TASK_INDEX"});
 }
 
 TEST(TaskTypeEnv, RefusesWhatIsInvalidByName) {
   expect_task_type_refused({{"TASK_TYPE", "boss"}, {"TASK_INDEX", "0"}},
-                 {"Invalid task type 'boss' in TASK_TYPE", "worker, ps"});
+                           {"Invalid task type 'boss' in TASK_TYPE", "worker, ps"});
   expect_task_type_refused({{"TASK_TYPE", "worker"}, {"TASK_INDEX", "-1"}}, {"TASK_INDEX=-1"});
   expect_task_type_refused({{"TASK_TYPE", "worker"}, {"TASK_INDEX", "one"}}, {"TASK_INDEX=one"});
   expect_task_type_refused({{"TASK_TYPE", "worker"}}, {"TASK_TYPE=worker", "Set TASK_INDEX"});
   expect_task_type_refused({{"TASK_INDEX", "3"}}, {"TASK_INDEX=3", "Set TASK_TYPE"});
-  expect_task_type_refused({{"TASK_TYPE", "chief"}, {"TASK_INDEX", "1"}}, {"TASK_INDEX=1", "one chief"});
+  expect_task_type_refused({{"TASK_TYPE", "chief"}, {"TASK_INDEX", "1"}},
+                           {"TASK_INDEX=1", "one chief"});
 }
 
 TEST(TaskTypeEnv, TheTaskSurvivesTheRoundTrip) {

@@ -51,8 +51,10 @@ TEST(TfConfig, WithoutAClusterTheProcessIsAlone) {
   EXPECT_EQ(to_string(parse_tf_config(R"({"task": {"type": "chief", "index": 0}})").task),
             "chief/0");
   EXPECT_EQ(parse_tf_config(R"({"task": {"type": "evaluator", "index": 0}})").rank, -1);
-  expect_tf_config_refused(R"({"task": {"type": "worker", "index": 1}})", {"worker/1", "no cluster"});
-  expect_tf_config_refused(R"({"task": {"type": "ps", "index": 0}})", {"ps/0", "no cluster", "cluster"});
+  expect_tf_config_refused(R"({"task": {"type": "worker", "index": 1}})",
+                           {"worker/1", "no cluster"});
+  expect_tf_config_refused(R"({"task": {"type": "ps", "index": 0}})",
+                           {"ps/0", "no cluster", "cluster"});
 }
 
 TEST(TfConfig, AnIndexMayBeTextAndMayBeMissingForTheOnlyTaskOfAJob) {
@@ -65,13 +67,13 @@ TEST(TfConfig, AnIndexMayBeTextAndMayBeMissingForTheOnlyTaskOfAJob) {
                 .rank,
             0);
   expect_tf_config_refused(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker"}})",
-                 {"type worker but no index", "0 to 1"});
+                           {"type worker but no index", "0 to 1"});
   for (const char* bad : {"-1", "1.5", "\"one\"", "true", "[0]", "99999999999999999999", "\"\""})
     expect_tf_config_refused(fmt::format(R"({{"cluster": {{"worker": ["a:1"]}},
                                     "task": {{"type": "worker", "index": {}}}}})",
-                               bad)
-                       .c_str(),
-                   {"index", "whole number"});
+                                         bad)
+                                 .c_str(),
+                             {"index", "whole number"});
 }
 
 TEST(TfConfig, AJobMayBeADictionaryWithoutGaps) {
@@ -82,9 +84,10 @@ TEST(TfConfig, AJobMayBeADictionaryWithoutGaps) {
   expect_tf_config_refused(
       R"({"cluster": {"worker": {"0": "a:1", "2": "c:1"}}, "task": {"type": "worker", "index": 0}})",
       {"\"worker\"", "task 2 but no task 1", "without gaps"});
-  expect_tf_config_refused(R"({"cluster": {"worker": {"first": "a:1"}}})", {"\"first\"", "0, 1, 2"});
+  expect_tf_config_refused(R"({"cluster": {"worker": {"first": "a:1"}}})",
+                           {"\"first\"", "0, 1, 2"});
   expect_tf_config_refused(R"({"cluster": {"worker": {"0": "a:1", "00": "b:1"}}})",
-                 {"worker/0", "two addresses"});
+                           {"worker/0", "two addresses"});
 }
 
 TEST(TfConfig, IgnoresEnvironmentRpcLayerAndUnknownKeys) {
@@ -112,7 +115,7 @@ TEST(TfConfig, MasterIsTheChief) {
 
 TEST(TfConfig, BrokenJsonIsRefusedWithThePlace) {
   expect_tf_config_refused(R"({"cluster": {"worker": ['a:1']}})",
-                 {"line 1, column 25 (offset 24)", "`'a:1']}}`", "double quotes"});
+                           {"line 1, column 25 (offset 24)", "`'a:1']}}`", "double quotes"});
   expect_tf_config_refused("garbage", {"line 1, column 1", "garbage"});
   expect_tf_config_refused(R"({"cluster": )", {"ends too early"});
   expect_tf_config_refused("{\"x\": \"\xff\"}", {"not JSON"});
@@ -121,8 +124,10 @@ TEST(TfConfig, BrokenJsonIsRefusedWithThePlace) {
 }
 
 TEST(TfConfig, WrongTypesAreRefusedByName) {
-  expect_tf_config_refused(R"({"cluster": "a:1"})", {"cluster is \"a:1\"", "\"worker\": [\"host:port\""});
-  expect_tf_config_refused(R"({"cluster": {"worker": "a:1"}})", {"\"worker\" is \"a:1\"", "not a list"});
+  expect_tf_config_refused(R"({"cluster": "a:1"})",
+                           {"cluster is \"a:1\"", "\"worker\": [\"host:port\""});
+  expect_tf_config_refused(R"({"cluster": {"worker": "a:1"}})",
+                           {"\"worker\" is \"a:1\"", "not a list"});
   expect_tf_config_refused(R"({"cluster": {"worker": [7]}})", {"worker/0 is 7", "host:port"});
   expect_tf_config_refused(R"({"task": "worker"})", {"task is \"worker\"", "\"type\""});
   expect_tf_config_refused(R"({"task": {"type": 3}})", {"type is 3"});
@@ -130,21 +135,25 @@ TEST(TfConfig, WrongTypesAreRefusedByName) {
 
 TEST(TfConfig, BadClustersAreRefusedByName) {
   expect_tf_config_refused(R"({"cluster": {"wroker": ["a:1"]}})",
-                 {"Invalid task type 'wroker'", "'worker'?"});
-  expect_tf_config_refused(R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "boss", "index": 0}})",
-                 {"Invalid task type 'boss'"});
+                           {"Invalid task type 'wroker'", "'worker'?"});
+  expect_tf_config_refused(
+      R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "boss", "index": 0}})",
+      {"Invalid task type 'boss'"});
   expect_tf_config_refused(
       R"({"cluster": {"worker": ["a:1", "me@b:1"]}, "task": {"type": "worker", "index": 0}})",
       {"worker/1", "me@b:1", "write 'b:1'"});
-  expect_tf_config_refused(R"({"cluster": {"worker": ["a:1", "b"]}, "task": {"type": "worker", "index": 0}})",
-                 {"worker/1", "'b' has no port"});
-  expect_tf_config_refused(R"({"cluster": {"worker": ["a:70000"]}, "task": {"type": "worker", "index": 0}})",
-                 {"worker/0", "70000", "1 to 65535"});
+  expect_tf_config_refused(
+      R"({"cluster": {"worker": ["a:1", "b"]}, "task": {"type": "worker", "index": 0}})",
+      {"worker/1", "'b' has no port"});
+  expect_tf_config_refused(
+      R"({"cluster": {"worker": ["a:70000"]}, "task": {"type": "worker", "index": 0}})",
+      {"worker/0", "70000", "1 to 65535"});
   expect_tf_config_refused(
       R"({"cluster": {"worker": ["a:1", "a:1"]}, "task": {"type": "worker", "index": 0}})",
       {"worker/0 and worker/1", "a:1", "its own port"});
-  expect_tf_config_refused(R"({"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}})",
-                 {"2 chief tasks"});
+  expect_tf_config_refused(
+      R"({"cluster": {"chief": ["a:1", "b:1"]}, "task": {"type": "chief", "index": 0}})",
+      {"2 chief tasks"});
   expect_tf_config_refused(
       R"({"cluster": {"chief": ["a:1"], "master": ["b:1"]}, "task": {"type": "chief", "index": 0}})",
       {"chief (a:1)", "master (b:1)"});
@@ -154,14 +163,16 @@ TEST(TfConfig, BadClustersAreRefusedByName) {
 }
 
 TEST(TfConfig, TheTaskMustBeOneOfTheCluster) {
-  expect_tf_config_refused(R"({"cluster": {"worker": ["a:1"]}})", {"which of its tasks", "\"task\""});
+  expect_tf_config_refused(R"({"cluster": {"worker": ["a:1"]}})",
+                           {"which of its tasks", "\"task\""});
   expect_tf_config_refused(R"({"cluster": {"worker": ["a:1"]}, "task": {"index": 0}})",
-                 {"which of its tasks"});
+                           {"which of its tasks"});
   expect_tf_config_refused(
       R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}})",
       {"worker/2", "out of range", "0 to 1"});
-  expect_tf_config_refused(R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}})",
-                 {"no ps tasks", "ps/0"});
+  expect_tf_config_refused(
+      R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}})",
+      {"no ps tasks", "ps/0"});
 }
 
 TEST(TfConfig, WritesOneCompactLineWithoutTheEvaluator) {

@@ -8,8 +8,8 @@
 namespace cohort::cluster {
 namespace {
 
-constexpr RankVariables kTorchrunRanks = {"RANK",       "WORLD_SIZE",      "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-                                  "GROUP_RANK", "GROUP_WORLD_SIZE"};
+constexpr RankVariables kTorchrunRanks = {
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"};
 
 // PET_NNODES is a number or, for elastic jobs, "least:most".
 int read_node_count(const Environment& environment) {
@@ -53,7 +53,8 @@ std::optional<Role> read_torchrun_env(const Environment& environment) {
   } else {
     auto master_host = read_text(environment, "MASTER_ADDR");
     bool here = !master_host || is_loopback(*master_host);
-    read_ranks(environment, kTorchrunRanks, here ? Placement::one_host : Placement::one_task_a_host, role);
+    read_ranks(environment, kTorchrunRanks, here ? Placement::one_host : Placement::one_task_a_host,
+               role);
   }
   role.attempt = 1 + read_number(environment, "TORCHELASTIC_RESTART_COUNT").value_or(0);
   role.max_restarts = read_number(environment, "TORCHELASTIC_MAX_RESTARTS").value_or(0);

@@ -12,7 +12,8 @@ namespace {
 using testing::Pair;
 using testing::UnorderedElementsAre;
 
-void expect_torchrun_refused(const Environment& environment, std::initializer_list<const char*> parts) {
+void expect_torchrun_refused(const Environment& environment,
+                             std::initializer_list<const char*> parts) {
   expect_invalid([&] { read_torchrun_env(environment); }, parts);
 }
 
@@ -75,7 +76,7 @@ TEST(TorchrunEnv, RefusesWhatIsInvalidByName) {
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "3"}, {"LOCAL_WORLD_SIZE", "2"}},
       {"LOCAL_RANK=3", "LOCAL_WORLD_SIZE=2"});
   expect_torchrun_refused({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_WORLD_SIZE", "3"}},
-                 {"LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"});
+                          {"LOCAL_WORLD_SIZE=3", "WORLD_SIZE=2"});
   expect_torchrun_refused(
       {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"GROUP_RANK", "2"}, {"GROUP_WORLD_SIZE", "2"}},
       {"GROUP_RANK=2", "GROUP_WORLD_SIZE=2"});

@@ -130,7 +130,8 @@ void Agent::Loop::send_out() {
   publish();
   if (lost_ || steady_now() < cut_until_) return;
   try {
-    for (const Message& message : messages) mailbox_->send(message, Deadline::after(kAgentSendPatience));
+    for (const Message& message : messages)
+      mailbox_->send(message, Deadline::after(kAgentSendPatience));
   } catch (const Error& error) {
     store_->close();  // the thread notices, and says so
   }

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t kMaxReplicas = 1 << 20;
 
 [[noreturn]] void refuse_server_flag(const std::string& flag, const std::string& value,
-                         const std::string& allowed) {
+                                     const std::string& allowed) {
   throw InvalidInput(fmt::format("{} is '{}'", flag, value),
                      {.advice = fmt::format("Give {}.", allowed)});
 }
@@ -29,7 +29,8 @@ bool truth(const std::string& flag, const std::string& value) {
 std::int64_t steps(const std::string& flag, const std::string& value) {
   if (value == "inf" || value == "-1") return -1;
   const auto number = parse_unsigned(value);
-  if (!number || *number > std::uint64_t{1} << 32) refuse_server_flag(flag, value, "a number of steps, or inf");
+  if (!number || *number > std::uint64_t{1} << 32)
+    refuse_server_flag(flag, value, "a number of steps, or inf");
   return static_cast<std::int64_t>(*number);
 }
 
@@ -155,7 +156,8 @@ std::vector<FlagHelp> server_flags_help() {
        "what a server's state outlives: none, process (default), replica, disk"},
       {"--ps_memory_limit", "BYTES",
        "most memory of a server's state, e.g. 512M (default: no limit)"},
-      {"--ps_not_finite", "RULE", "gradients that are not finite: refuse_server_flag (default), drop or apply"},
+      {"--ps_not_finite", "RULE",
+       "gradients that are not finite: refuse_server_flag (default), drop or apply"},
       {"--ps_wire", "TYPE", "of gradients and values between hosts: f32 (default), f16 or bf16"},
       {"--ps_shared_memory", "true|false", "with servers on the same host (default true)"},
       {"--worker_timeout", "SECONDS",

@@ -159,6 +159,7 @@ FileIdentity write_safetensors(const NamedTensors& tensors, const Metadata& meta
   Layout layout = layout_of(tensors);
   layout.metadata = metadata;
   layout.metadata[std::string(kHeaderChecksum)] = kNoChecksum;
+  layout.metadata[std::string(kHeaderIsChecked)] = kChecked;
   for (const auto& [name, tensor] : tensors) {
     const auto held = on_cpu(tensor);
     const auto bytes = bytes_of(held);

@@ -109,13 +109,11 @@ std::string header_checksum(std::string_view header, std::size_t digits) {
 
 // One flipped bit of a header may give a tensor another name, or hide its checksum.
 void check_checksums(Layout& layout, std::string_view header, const Complaint& complain) {
-  const bool has_any =
-      std::any_of(layout.metadata.begin(), layout.metadata.end(),
-                  [](const auto& entry) { return entry.first.starts_with(kChecksumPrefix); });
+  const bool is_checked = layout.metadata.erase(std::string(kHeaderIsChecked)) > 0;
   const auto own = layout.metadata.find(std::string(kHeaderChecksum));
   if (own == layout.metadata.end()) {
-    if (has_any) complain.file("it has checksums of tensors, but none of its header");
-    return;
+    if (is_checked) complain.file("it is damaged: its header has lost its checksum");
+    return;  // of another program, or of an earlier version
   }
   const std::size_t digits = find_header_checksum(header);
   if (digits == std::string_view::npos || own->second != header_checksum(header, digits))

@@ -33,9 +33,13 @@ struct TensorEntry {
 using Metadata = std::map<std::string, std::string>;
 
 // Files of ours have a CRC-32C of every tensor in their metadata, under this prefix and the
-// tensor's name, and one of the header itself, taken with kNoChecksum in its own place.
+// tensor's name, and one of the header itself, taken with kNoChecksum in its own place. That there
+// is one is said in a second place, so that no single flipped bit hides it; earlier files have
+// neither.
 inline constexpr std::string_view kChecksumPrefix = "crc32c.";
 inline constexpr std::string_view kHeaderChecksum = "crc32c_of_header";
+inline constexpr std::string_view kHeaderIsChecked = "cohort_header";  // its value: kChecked
+inline constexpr std::string_view kChecked = "checked";
 inline constexpr std::string_view kNoChecksum = "00000000";
 std::string checksum_text(std::uint32_t crc);  // 8 hexadecimal digits
 
@@ -53,9 +57,9 @@ std::uint64_t parse_header_length(std::string_view first_bytes, std::uint64_t fi
                                   const std::string& file);
 
 // `data_bytes`: what the file holds after the header. The result's offsets lie inside and cover it
-// without overlap or hole, and every shape times its dtype is its number of bytes. Where there are
-// checksums, every tensor has one and the header is as it was written; the header's own is taken
-// out of the metadata.
+// without overlap or hole, and every shape times its dtype is its number of bytes. Where the
+// header has a checksum, it is as it was written, and every tensor has one too; what says so is
+// taken out of the metadata.
 Layout parse_header(std::string_view header, std::uint64_t data_bytes, const std::string& file);
 
 // Sets every begin and end, and orders the tensors by alignment (widest dtype first), then by name,

@@ -69,8 +69,8 @@ class CountingPairs : public torch::data::datasets::Dataset<CountingPairs> {
 
 TEST(DistributedSampler, SetEpochReachesTheCopyInADataLoader) {
   DistributedSampler sampler(25, {.rank = 1, .size = 2, .seed = 5});
-  auto loader = torch::data::make_data_loader(CountingPairs().map(torch::data::transforms::Stack<>()),
-                                              sampler, /*batch_size=*/4);
+  auto loader = torch::data::make_data_loader(
+      CountingPairs().map(torch::data::transforms::Stack<>()), sampler, /*batch_size=*/4);
   std::vector<std::vector<std::int64_t>> epochs;
   for (const std::int64_t epoch : {0, 1, 0}) {
     sampler.set_epoch(epoch);

@@ -63,7 +63,8 @@ TEST(Loader, TakesListsAndFunctions) {
   EXPECT_EQ(values(lists.next(Deadline::after(30s))->target), (std::vector<std::int64_t>{4, 1}));
   EXPECT_EQ(lists.next(Deadline::after(30s))->size(), 0);
   EXPECT_EQ(lists.next(Deadline::after(30s))->size(), 1);
-  Loader function(counting_rows(5), 2, [](std::int64_t i) { return std::vector<std::int64_t>{i}; }, {});
+  Loader function(counting_rows(5), 2, [](std::int64_t i) { return std::vector<std::int64_t>{i}; },
+                  {});
   function.next(Deadline::after(30s));
   EXPECT_EQ(values(function.next(Deadline::after(30s))->target), std::vector<std::int64_t>{1});
 }
