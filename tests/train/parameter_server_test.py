@@ -124,9 +124,9 @@ class Faults(ServerTest):
     # Long enough to be hit in the middle, short enough for a small machine.
     WORDS = ["--virtual_shards", "4", "--batch_size", "64", "--max_steps", "120"]
 
-    def begin(self, words):
+    def begin(self, words, log=None):
         process = self.start("-n", 2, "--ps", 2, "--", MNIST, *SERVERS, *words)
-        log = self.output / "logs" / "worker-0.jsonl"
+        log = log or self.output / "logs" / "worker-0.jsonl"
         self.wait_for(lambda: log.exists() and log.read_text(), "training")
         return process, {f"{t['type']}/{t['index']}": t["pid"] for t in self.wait_for_tasks(4)}
 
@@ -160,8 +160,8 @@ class Faults(ServerTest):
         unfailed = self.weights(self.run_workers("-n", 2, "--ps", 2, "--", MNIST, *SERVERS, *words))
         for again in ("cohort resume", "--resume"):
             asked = [*words, "--model_dir", self.folder / "model", "--resume"] if again == "--resume" else words
-            process, _ = self.begin(asked)
-            log = self.output / "logs" / "worker-0.jsonl"
+            log = (self.folder / "model" if again == "--resume" else self.output) / "logs" / "worker-0.jsonl"
+            process, _ = self.begin(asked, log)
             self.wait_for(lambda: '"step":50' in log.read_text().replace(" ", ""), "50 steps")
             process.kill()
             process.communicate()
