@@ -1,6 +1,7 @@
 #include "cohort/parallel/distributed_optimizer.h"
 
 #include <torch/csrc/autograd/engine.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <mutex>
@@ -9,11 +10,14 @@
 
 #include "cohort/base/crc32c.h"
 #include "cohort/base/error.h"
+#include "cohort/base/log.h"
 #include "cohort/collective/work.h"
 #include "cohort/parallel/gradient_hooks.h"
 #include "cohort/parallel/named_call.h"
 #include "cohort/parallel/ops.h"
 #include "cohort/parallel/parameter_checksum.h"
+#include "cohort/parallel/text_exchange.h"
+#include "cohort/transport/host.h"
 
 namespace cohort::parallel {
 
@@ -116,6 +120,7 @@ struct DistributedOptimizer::State {
     for (auto& [name, parameter] : parameters)
       if (parameter.requires_grad()) watch(parameter);
     sync.emplace(group, parameters, sync_options(options));
+    shares_gpu = find_shared_gpu();
   }
   ~State() {
     for (auto& [parameter, hook] : hooks) parameter.remove_hook(hook);
@@ -140,7 +145,7 @@ struct DistributedOptimizer::State {
   void begin_backward() {
     const int allowed = options.backward_passes_per_step;
     if ((synchronized || backwards > 0) && gradients_were_dropped()) discard();
-    if (synchronized)
+    if (synchronized || backwards == allowed)
       throw InvalidInput(
           fmt::format("backward() was called {} times since the last step(), but "
                       "backward_passes_per_step is {}",
@@ -162,7 +167,7 @@ struct DistributedOptimizer::State {
       in_backward = false;
       ++backwards;
     }
-    if (backwards == options.backward_passes_per_step)
+    if (backwards == options.backward_passes_per_step && !shares_gpu)
       named_call("backward() under a DistributedOptimizer",
                  [this] { finish_sum(Deadline::after(kStepTimeout)); });
     else
@@ -194,10 +199,30 @@ struct DistributedOptimizer::State {
           {.advice = "Call step() after each backward()."});
     if (backwards > 0) {
       no_sync.reset();
-      sync->discard_shard();
+      if (!sync->discard_shard()) finish_sum(Deadline::after(kStepTimeout));
     }
     backwards = 0;
     synchronized = false;
+  }
+
+  // LibTorch runs all backwards of a GPU in a process on one thread. A rank that waited there for
+  // another rank of the same GPU and process would wait for ever; such ranks wait in step() and
+  // synchronize(). Collective where parameters are on a GPU.
+  bool find_shared_gpu() {
+    const auto on_gpu = std::find_if(parameters.begin(), parameters.end(), [](const auto& item) {
+      return item.second.device().is_cuda();
+    });
+    if (group.size() == 1 || on_gpu == parameters.end()) return false;
+    const auto all = gather_texts(group, fmt::format("{} {} {}", transport::host_identity(),
+                                                     ::getpid(), on_gpu->second.device().str()));
+    const std::string& mine = all[static_cast<std::size_t>(group.rank())];
+    const bool shared = std::count(all.begin(), all.end(), mine) > 1;
+    if (shared && group.rank() == 0)
+      log::warning(
+          "several ranks of this process share {}: gradients are averaged in step() there. "
+          "Call synchronize() before you change or read them",
+          on_gpu->second.device().str());
+    return shared;
   }
 
   // A module's own zero_grad() leaves undefined gradients behind.
@@ -238,6 +263,7 @@ struct DistributedOptimizer::State {
   std::mutex mutex;  // of what hooks change; devices have autograd threads of their own
   bool in_backward = false;
   bool paused = false;
+  bool shares_gpu = false;          // with another rank of this process
   int backwards = 0;                // since the last sum
   std::vector<GradientMark> marks;  // of .grad after the last backward, by parameter
   bool compared = false;            // the ranks' parameters, once
@@ -284,7 +310,7 @@ torch::Tensor DistributedOptimizer::step(torch::optim::Optimizer::LossClosure cl
     if (state_->skips)
       throw InvalidInput("step() under skip_synchronize would use gradients of this rank alone",
                          {.advice = "Call synchronize() first."});
-    if (state_->marks != state_->marks_of_gradients())
+    if (!state_->shares_gpu && state_->marks != state_->marks_of_gradients())
       throw InvalidInput(
           fmt::format("gradients were changed after {} of {} backward passes, before they were "
                       "averaged over the ranks",

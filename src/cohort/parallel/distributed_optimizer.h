@@ -44,6 +44,11 @@ struct DistributedOptimizerOptions {
 // The first sum compares a checksum of the parameters over the ranks: ranks that start with
 // different weights would never agree.
 //
+// Ranks that share a GPU within one process (mirrored replicas on one device) are the exception:
+// LibTorch runs their backwards on one thread, so their gradients are averaged in step(), and a
+// loop that changes them calls synchronize() first. A warning says so. Making one is collective
+// where parameters are on a GPU.
+//
 // Threads: confined to one. Ownership: `optimizer` and `group` must outlive it. Every rank makes
 // one for the same parameters, and steps as often as the others. Failure: InvalidInput for calls
 // out of turn (a step without a backward, more backwards than backward_passes_per_step), for

@@ -163,7 +163,8 @@ TEST(DistributedOptimizer, GradientsAreFinalWhenBackwardReturns) {
       });
 }
 
-TEST(DistributedOptimizer, GradientsOnAGpuAreFinalWhenBackwardReturns) {
+// Ranks as threads of this process: they share the GPU's one autograd thread.
+TEST(DistributedOptimizer, RanksThatShareAGpuInOneProcessSynchronizeByThemselves) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "no GPU here";
   const auto train = [](int ranks) {
     std::vector<torch::Tensor> result;
@@ -181,6 +182,7 @@ TEST(DistributedOptimizer, GradientsOnAGpuAreFinalWhenBackwardReturns) {
         torch::mse_loss(net.forward(x.slice(0, first, first + share)),
                         y.slice(0, first, first + share))
             .backward();
+        optimizer.synchronize();
         torch::nn::utils::clip_grad_norm_(net.parameters(), 0.05);
         optimizer.step();
       }

@@ -245,13 +245,14 @@ void GradientSync::State::end_shard() {
   ++shards_done_;
 }
 
-void GradientSync::State::discard_shard() {
+bool GradientSync::State::discard_shard() {
   const std::lock_guard lock(mutex_);
-  const bool taken =
-      std::any_of(taken_.begin(), taken_.end(), [](char taken) { return taken != 0; });
-  COHORT_CHECK(in_shard_ && !taken, "discard_shard() after gradients went out");
+  COHORT_CHECK(in_shard_, "discard_shard() without begin_shard()");
+  if (std::any_of(taken_.begin(), taken_.end(), [](char taken) { return taken != 0; }))
+    return false;
   memory_use_.reset();
   in_shard_ = false;
+  return true;
 }
 
 }  // namespace cohort::parallel

@@ -36,7 +36,7 @@ struct GradientSync::State {
   const std::vector<std::string>& names() const { return names_; }
   void begin_shard(int shard);
   void end_shard();
-  void discard_shard();
+  bool discard_shard();
   void finish(Deadline deadline);
   bool set_no_sync(bool on);  // returns what it was
   std::chrono::nanoseconds waited() const { return waited_; }

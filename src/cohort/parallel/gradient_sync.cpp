@@ -17,7 +17,7 @@ const std::vector<torch::Tensor>& GradientSync::parameters() const { return stat
 const std::vector<std::string>& GradientSync::names() const { return state_->names(); }
 void GradientSync::begin_shard(int shard) { state_->begin_shard(shard); }
 void GradientSync::end_shard() { state_->end_shard(); }
-void GradientSync::discard_shard() { state_->discard_shard(); }
+bool GradientSync::discard_shard() { return state_->discard_shard(); }
 void GradientSync::finish(Deadline deadline) { state_->finish(deadline); }
 std::chrono::nanoseconds GradientSync::waited() const { return state_->waited(); }
 void GradientSync::record_events(bool on) { state_->record_events(on); }

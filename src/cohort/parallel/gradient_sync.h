@@ -103,9 +103,9 @@ class GradientSync {
 
   void begin_shard(int shard);
   void end_shard();
-  // In place of end_shard(): gives up what was computed since begin_shard(). Only where all of it
-  // was computed under NoSync, so that nothing has gone out.
-  void discard_shard();
+  // In place of end_shard(): gives up what was computed since begin_shard(). False, with nothing
+  // done, where a part of it has been taken for the sum: not all of it was computed under NoSync.
+  bool discard_shard();
   void finish(Deadline deadline);
 
   // While one lives, backward only accumulates into this shard's gradients and nothing counts as

@@ -51,12 +51,11 @@ MessagePointer Engine::post(bool is_send, int peer, Lane lane, std::byte* memory
   if (broken_) broken_->raise();
   Entry& target = entry(peer, lane);
   const MessagePointer message = target.link->post(is_send, memory, size);
-  if (!target.link->is_open()) {
-    if (polling_) wake();  // the connection is the poller's business
-  } else if (is_send) {
-    pump(target);  // a small message is on its way before the caller waits
-    if (polling_ && target.dial.failure) wake();
-  }
+  // A small message is on its way before the caller waits.
+  if (is_send && target.link->is_open()) pump(target);
+  // The rest is the poller's business. It may sleep until something comes over a connection, which
+  // this need not: what is to be received may have come, and a socket stays ready without a word.
+  if (polling_ && !message->complete) wake();
   return message;
 }
 
