@@ -1,6 +1,8 @@
 #include "cohort/cluster/cluster_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
@@ -59,15 +61,33 @@ std::vector<Address> read_dictionary(const json& tasks, TaskType type, std::stri
   return addresses;
 }
 
+void append_quoted(const std::string& value, std::string& text) {
+  const bool is_plain = std::all_of(value.begin(), value.end(), [](char c) {
+    return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+  });
+  if (is_plain)
+    text.append(1, '"').append(value).append(1, '"');
+  else
+    text += json(value).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
 }  // namespace
 
+// A launcher writes it for each of its tasks, each time with all of them: no tree of JSON is built.
 std::string write_cluster_json(const ClusterSpec& cluster, Evaluator evaluator) {
-  nlohmann::ordered_json jobs = nlohmann::ordered_json::object();
+  std::string text;
+  std::optional<TaskType> type;
   for (const TaskId& task : cluster.tasks()) {
     if (task.type == TaskType::evaluator && evaluator == Evaluator::leave_out) continue;
-    jobs[std::string(to_string(task.type))].push_back(to_string(cluster.address(task)));
+    if (task.type == type) {
+      text += ',';
+    } else {
+      text += fmt::format("{}\"{}\":[", type ? "]," : "", to_string(task.type));
+      type = task.type;
+    }
+    append_quoted(to_string(cluster.address(task)), text);
   }
-  return jobs.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return fmt::format("{{{}{}}}", text, type ? "]" : "");
 }
 
 ClusterSpec parse_cluster_json(std::string_view text, std::string_view source) {
