@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "launcher"))
-from launcher import BIN, COHORT, PYTHON, LauncherTest  # noqa: E402, F401
+from launcher import BIN, COHORT, PYTHON, SANITIZED, LauncherTest  # noqa: E402, F401
 
 TESTS = BIN.parent / "tests"
 USUAL_LIMIT = 1024

@@ -13,6 +13,7 @@ import unittest
 
 BIN = pathlib.Path(os.environ.get("COHORT_BIN_DIR", pathlib.Path(__file__).parents[2] / "build/bin")).resolve()
 COHORT = str(BIN / "cohort")
+SANITIZED = "san" in BIN.parent.name  # build-asan, build-tsan: more memory, and /proc is needed
 PYTHON = sys.executable
 PATIENCE = 60  # seconds after which anything that a test waits for counts as hanging
 

@@ -9,9 +9,8 @@ import tempfile
 import time
 import unittest
 
-from launcher import COHORT, LauncherTest
+from launcher import COHORT, SANITIZED, LauncherTest
 
-SANITIZED = "san" in str(COHORT)  # their own threads and memory come on top, and fork() costs more
 NOBODY = 54321  # a user who has no other processes: root is bound by no number of them
 
 

@@ -11,7 +11,7 @@ import sys
 import time
 import unittest
 
-from launcher import COHORT, PYTHON, LauncherTest
+from launcher import COHORT, PYTHON, SANITIZED, LauncherTest
 
 OTHER = 65534
 
@@ -203,6 +203,7 @@ class Guards(UntrustedTest):
         self.assert_nothing_left()
 
     @unittest.skipUnless(os.geteuid() == 0, "needs a mount namespace")
+    @unittest.skipIf(SANITIZED, "LeakSanitizer reads /proc")
     def test_without_proc_a_warning_says_that_daemons_are_not_found(self):
         script = 'mount -t tmpfs none /proc && exec "$@"'
         words = ["unshare", "-m", "sh", "-c", script, "sh", *self.command("-n", 1, "--", "/bin/true")]
