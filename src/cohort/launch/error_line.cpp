@@ -167,7 +167,9 @@ bool ErrorLine::take_python(const std::string& line, std::string_view bare) {
     if (lines_since_ > 0) error_ += " " + last_;
     return true;
   }
-  if (!names_an_exception(bare)) return false;
+  // TensorFlow's autograph repeats the exception, indented, with what it was about.
+  const bool is_nested = error_.ends_with("in user code:") && names_an_exception(trim(bare));
+  if (!is_nested && !names_an_exception(bare)) return false;
   set_error(Kind::python, std::string(trim(line)));
   return true;
 }

@@ -121,6 +121,25 @@ Original stack trace for 'save/Restore':
   File ".../ops.py", line 1221, in from_node_def
 )";
 
+constexpr const char* kAutograph = R"(Traceback (most recent call last):
+  File "/tmp/g.py", line 5, in <module>
+    print(f(tf.ones([6]), tf.ones([8])))
+          ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+ValueError: in user code:
+
+    File "/tmp/g.py", line 4, in f  *
+        return tf.linalg.matmul(tf.reshape(a, [-1, 3]), tf.reshape(b, [-1, 4]))
+
+    ValueError: Dimensions must be equal, but are 3 and 2 for '{{node MatMul}} = MatMul(...)'
+
+)";
+
+TEST(ErrorLine, OfTensorFlowsAutographIsTheExceptionThatItRepeats) {
+  EXPECT_EQ(found(kAutograph),
+            "ValueError: Dimensions must be equal, but are 3 and 2 for '{{node MatMul}} = "
+            "MatMul(...)'");
+}
+
 TEST(ErrorLine, OfTensorFlowIsTheExceptionAndNotTheOriginalStackTrace) {
   EXPECT_EQ(found(kTensorFlow),
             "tensorflow.python.framework.errors_impl.InvalidArgumentError: Graph execution error: "
