@@ -68,6 +68,15 @@ void expect_close(const std::vector<torch::Tensor>& found,
     EXPECT_TRUE(torch::allclose(found[i], expected[i], tolerance, tolerance)) << i;
 }
 
+// `net` has made one step of plain SGD, with rate 1, on the whole first batch.
+void expect_one_plain_step(Net& net) {
+  Net alone;
+  torch::optim::SGD sgd(alone.parameters(), 1.0);
+  loss_of(alone, 0, 0, kBatch).backward();
+  sgd.step();
+  expect_close(net.parameters(), alone.parameters(), 1e-12);
+}
+
 // Ranks with a part of the batch each, under `options`.
 void expect_same_training(int ranks, const DistributedOptimizerOptions& options,
                           double tolerance = 1e-12) {
@@ -273,11 +282,7 @@ TEST(DistributedOptimizer, AnAccumulationCanBeGivenUp) {
     for (int pass = 0; pass < 2; ++pass)
       (loss_of(net, 0, (group.rank() * 2 + pass) * 3, 3) / 2).backward();
     optimizer.step();
-    Net alone;
-    torch::optim::SGD other(alone.parameters(), 1.0);
-    loss_of(alone, 0, 0, 12).backward();
-    other.step();
-    expect_close(net.parameters(), alone.parameters(), 1e-12);
+    expect_one_plain_step(net);
   });
 }
 
@@ -306,11 +311,7 @@ TEST(DistributedOptimizer, TheRestOfAnEpochMayHaveFewerBackwards) {
     DistributedOptimizer optimizer(group, sgd, {.backward_passes_per_step = 2});
     loss_of(net, 0, group.rank() * 6, 6).backward();
     optimizer.step();
-    Net alone;
-    torch::optim::SGD other(alone.parameters(), 1.0);
-    loss_of(alone, 0, 0, 12).backward();
-    other.step();
-    expect_close(net.parameters(), alone.parameters(), 1e-12);
+    expect_one_plain_step(net);
   });
 }
 
