@@ -18,10 +18,6 @@ namespace {
 
 constexpr std::int64_t kComparedSamples = 8;
 
-void expect(bool good, const std::string& what, const std::string& advice) {
-  if (!good) throw InvalidInput(what, {.advice = advice});
-}
-
 void check_metrics(const std::vector<Metric>& metrics) {
   const std::set<std::string> taken = {"loss", "lr", "grad_norm"};
   std::set<std::string> names;
@@ -54,6 +50,10 @@ std::uint32_t checksum_of_some(const Dataset& data, std::uint64_t seed) {
 }
 
 }  // namespace
+
+void expect(bool good, const std::string& what, const std::string& advice) {
+  if (!good) throw InvalidInput(what, {.advice = advice});
+}
 
 void check(const TrainerOptions& options, const parallel::Strategy& strategy) {
   expect(options.batch_size >= 1,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "cohort/parallel/strategy.h"
 #include "cohort/train/data/dataset.h"
@@ -13,6 +14,7 @@
 // or the object, its value and what would do.
 namespace cohort::train {
 
+void expect(bool good, const std::string& what, const std::string& advice);
 void check(const TrainerOptions& options, const parallel::Strategy& strategy);
 void check(const FitOptions& options, const Dataset& data, std::int64_t batch_size);
 // `what`: "the data set of evaluate()".

@@ -26,10 +26,6 @@
 namespace cohort::train {
 namespace {
 
-void expect(bool good, const std::string& what, const std::string& advice) {
-  if (!good) throw InvalidInput(what, {.advice = advice});
-}
-
 // As fit() calls them: what it adds itself, then by stage.
 std::vector<std::shared_ptr<Callback>> in_order(const FitOptions& options) {
   auto callbacks = options.callbacks;
