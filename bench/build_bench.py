@@ -25,7 +25,7 @@ from targets import Targets
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEMO = "demo_programs"
 # LibTorch sources that a person may change; each belongs to another batch.
-TOUCHED = ["src/cohort/parallel/gradient_sync.cpp", "src/cohort/parallel/ops.cpp",
+TOUCHED = ["src/cohort/parallel/gradients/gradient_sync.cpp", "src/cohort/parallel/tensors/ops.cpp",
            "src/cohort/train/checkpoint/checkpoint.cpp", "src/cohort/train/trainer.cpp"]
 
 

@@ -12,9 +12,9 @@
 #include "bench/processes.h"
 #include "bench/targets.h"
 #include "cohort/base/error.h"
-#include "cohort/base/limits.h"
-#include "cohort/cluster/store_client.h"
-#include "cohort/cluster/store_server.h"
+#include "cohort/base/process/limits.h"
+#include "cohort/cluster/store/store_client.h"
+#include "cohort/cluster/store/store_server.h"
 
 namespace {
 

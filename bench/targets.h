@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 
 // What every benchmark does with its figures: keep them, hold them against what was promised, print
 // the closing lines, write the same as JSON. Units are part of a name: "meet_64_processes_s".

@@ -6,7 +6,10 @@ usage: layering_test.py [SOURCE_DIR]
 Checks, for every file of src/cohort: includes of other modules against the table; quoted includes
 are written "cohort/module/file.h" and exist; LibTorch headers only where the table says yes (and in
 the probe); no cycle between modules; USES of each cohort_module() against the table; the table
-itself is in layering order. First proves, on a small tree of its own, that each check can fail.
+itself is in layering order; no cycle between the folders of a module (what a folder holds directly
+is one of them); no cycle between files, where a header and its source count as one. Tests may
+include what they like of their module. First proves, on a small tree of its own, that each check
+can fail.
 """
 
 import pathlib
@@ -91,21 +94,53 @@ def check_includes(root, table, edges):
                 yield f'{where}: write "cohort/module/file.h" instead of "{included}"'
 
 
+def is_test(name):
+    return re.search(r"_test\.(h|cpp)$", name) is not None
+
+
+def inner_edges(root):
+    """Include edges inside modules, of folders and of files: two sets of pairs."""
+    folders, files = set(), set()
+    for path in sorted((root / "src/cohort").rglob("*")):
+        if path.suffix not in (".h", ".cpp") or is_test(path.name):
+            continue
+        source = path.relative_to(root / "src")
+        for _, _, included in includes_of(path):
+            target = pathlib.PurePosixPath(included)
+            if target.parts[:2] != source.parts[:2]:
+                continue
+            if source.parent.as_posix() != target.parent.as_posix():
+                folders.add((source.parent.as_posix(), target.parent.as_posix()))
+            if source.with_suffix("").as_posix() != target.with_suffix("").as_posix():
+                files.add((source.with_suffix("").as_posix(), target.with_suffix("").as_posix()))
+    return folders, files
+
+
+def cycle_through(graph, start):
+    """The shortest way from start to itself, or None."""
+    ways = [[start]]
+    seen = set()
+    for way in ways:  # grows
+        for target in sorted(graph.get(way[-1], ())):
+            if target == start:
+                return way + [start]
+            if target not in seen:
+                seen.add(target)
+                ways.append(way + [target])
+    return None
+
+
 def check_cycles(edges):
-    """A module that reaches itself over include edges."""
+    """Modules, folders or files that reach themselves over include edges: each cycle once."""
     graph = {}
     for source, target in edges:
         graph.setdefault(source, set()).add(target)
+    told = set()
     for start in sorted(graph):
-        seen, stack = set(), list(graph[start])
-        while stack:
-            module = stack.pop()
-            if module == start:
-                yield f"cycle: {start} includes itself by way of other modules"
-                break
-            if module not in seen:
-                seen.add(module)
-                stack.extend(graph.get(module, ()))
+        cycle = cycle_through(graph, start)
+        if cycle and not told.intersection(cycle):
+            yield "cycle: " + " -> ".join(cycle)
+            told.update(cycle)
 
 
 def check_cmake(root, table):
@@ -123,7 +158,9 @@ def check_tree(root):
     table = parse_table((root / "docs/architecture.md").read_text(encoding="utf-8"))
     edges = {}
     complaints = [*check_table(table), *check_includes(root, table, edges)]
-    return complaints + [*check_cycles(edges), *check_cmake(root, table)]
+    folders, files = inner_edges(root)
+    cycles = [*check_cycles(edges), *check_cycles(folders), *check_cycles(files)]
+    return complaints + cycles + [*check_cmake(root, table)]
 
 
 GOOD_TREE = {
@@ -133,10 +170,17 @@ GOOD_TREE = {
     "src/cohort/cluster/b.h": '#include <vector>\n#include "cohort/base/a.h"\n',
     "src/cohort/cluster/CMakeLists.txt": "cohort_module(cluster\n  SOURCES b.cpp\n  USES base)\n",
     "src/cohort/train/c.cpp": '#include <torch/torch.h>\n#include "cohort/base/a.h"\n',
+    "src/cohort/train/e.h": "",
+    "src/cohort/train/e.cpp": '#include "cohort/train/e.h"\n#include "cohort/train/in/f.h"\n',
+    "src/cohort/train/e_test.h": "",
+    "src/cohort/train/in/f.h": "",
+    "src/cohort/train/in/f_test.cpp": '#include "cohort/train/e.h"\n',
 }
 BAD_CHANGES = [
     ("src/cohort/base/a.h", '#include "cohort/cluster/b.h"\n', "base may not include cluster"),
     ("src/cohort/base/a.h", '  #  include "cohort/cluster/b.h"\n', "cycle: base"),
+    ("src/cohort/train/in/g.h", '#include "cohort/train/e.h"\n', "cycle: cohort/train -> "),
+    ("src/cohort/train/in/f.h", '#include "cohort/train/e.h"\n', "cycle: cohort/train/e -> "),
     ("src/cohort/cluster/b.h", "#include <torch/torch.h>\n", "may not include LibTorch"),
     ("src/cohort/cluster/b.h", "#include <ATen/ATen.h>\n", "may not include LibTorch"),
     ("src/cohort/cluster/b.h", '#include "cohort/base/gone.h"\n', "does not exist"),

@@ -12,7 +12,7 @@
 #include "bench/collective/limits.h"
 #include "bench/collective/plot.h"
 #include "bench/collective/systems.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/cluster/store_server.h"
+#include "cohort/cluster/store/store_server.h"
 
 namespace cohort::bench {
 

@@ -13,7 +13,7 @@
 
 #include "bench/targets.h"
 #include "cohort/base/error.h"
-#include "cohort/membership/member.h"
+#include "cohort/membership/protocol/member.h"
 #include "virtual_network.h"
 
 namespace {

@@ -6,8 +6,8 @@
 #include <fstream>
 #include <thread>
 
-#include "cohort/base/limits.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/socket.h"
+#include "cohort/base/process/limits.h"
 #include "cohort/ps/server.h"
 
 namespace cohort::bench {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bench/processes.h"
-#include "cohort/base/secret.h"
+#include "cohort/base/crypto/secret.h"
 #include "cohort/ps/client.h"
 #include "cohort/ps/model/policy.h"
 

@@ -13,7 +13,7 @@
 #include "bench/ps/gate.h"
 #include "bench/ps/job.h"
 #include "bench/targets.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/socket.h"
 
 namespace cohort::bench {
 

@@ -5,7 +5,7 @@
 //   build/bin/cohort run -n 4 --ps 1 -- build/bin/hello
 //   mpirun -n 2 build/bin/hello                      two workers, under another launcher
 #include <cohort/base/error.h>
-#include <cohort/cluster/session.h>
+#include <cohort/cluster/session/session.h>
 #include <fmt/core.h>
 
 #include <chrono>

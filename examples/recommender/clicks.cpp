@@ -1,6 +1,6 @@
 #include "clicks.h"
 
-#include <cohort/base/counter_random.h>
+#include <cohort/base/data/counter_random.h>
 
 #include <array>
 #include <cmath>

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "cohort/base/unique_fd.h"
-#include "cohort/cluster/store_server.h"
+#include "cohort/cluster/store/store_server.h"
 #include "rank_process.h"
 
 namespace cohort::collective {

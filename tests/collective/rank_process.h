@@ -16,7 +16,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/unique_fd.h"
-#include "cohort/cluster/store_server.h"
+#include "cohort/cluster/store/store_server.h"
 
 namespace cohort::collective {
 

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
 #include "cohort/collective/form.h"
 #include "cohort/collective/world.h"

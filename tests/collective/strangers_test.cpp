@@ -4,10 +4,10 @@
 #include <csignal>
 
 #include "cohort/base/error.h"
-#include "cohort/base/limits.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/socket.h"
+#include "cohort/base/process/limits.h"
 #include "cohort/base/text.h"
-#include "cohort/cluster/store_client.h"
+#include "cohort/cluster/store/store_client.h"
 #include "rank_process.h"
 
 namespace cohort::collective {

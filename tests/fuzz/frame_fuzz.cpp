@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
 #include "cohort/transport/tcp/inbound.h"
 

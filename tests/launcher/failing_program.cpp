@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
-#include "cohort/base/run_main.h"
+#include "cohort/base/process/run_main.h"
 #include "cohort/collective/world.h"
 
 namespace {

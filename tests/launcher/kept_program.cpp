@@ -8,9 +8,9 @@
 #include <cstdio>
 
 #include "cohort/base/error.h"
-#include "cohort/base/keep_memory.h"
-#include "cohort/base/run_main.h"
-#include "cohort/cluster/session.h"
+#include "cohort/base/process/restart_state.h"
+#include "cohort/base/process/run_main.h"
+#include "cohort/cluster/session/session.h"
 
 namespace {
 
@@ -57,7 +57,7 @@ void serve(Session& session, int lives, Deadline deadline) {
   say("{} are gone", gone.size());
 }
 
-void train(Session& session, KeepMemory& memory, Deadline deadline) {
+void train(Session& session, RestartState& memory, Deadline deadline) {
   const auto lives =
       session.store().add(session.key("lives/" + to_string(session.role().task)), 1, deadline);
   if (session.role().rank == 1 && lives == 1) {
@@ -71,8 +71,8 @@ void train(Session& session, KeepMemory& memory, Deadline deadline) {
 int run(int argc, char** argv) {
   const auto environment = cluster::Environment::of_this_process();
   const auto role = cluster::discover_role(environment, {argv + 1, argv + argc});
-  auto memory = KeepMemory::from_variables(environment.find_value(kRestartMarkVariable),
-                                           environment.find_value(kKeepStateVariable));
+  auto memory = RestartState::from_variables(environment.find_value(kRestartFlagVariable),
+                                             environment.find_value(kRestartStateVariable));
   if (!memory) throw InvalidInput("nobody would start this task again");
   memory->allow_restart(true);
   const auto session = Session::join(role, cluster::SessionOptions::from(environment));

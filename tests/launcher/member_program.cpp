@@ -11,10 +11,10 @@
 #include <thread>
 
 #include "cohort/base/error.h"
-#include "cohort/base/machine.h"
-#include "cohort/base/run_main.h"
-#include "cohort/cluster/session.h"
-#include "cohort/membership/agent.h"
+#include "cohort/base/process/machine.h"
+#include "cohort/base/process/run_main.h"
+#include "cohort/cluster/session/session.h"
+#include "cohort/membership/service/agent.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/membership/coordinator.h"
+#include "cohort/membership/protocol/coordinator.h"
 
 namespace cohort::membership::simulator {
 

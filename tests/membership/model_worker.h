@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "checks.h"
-#include "cohort/membership/member.h"
+#include "cohort/membership/protocol/member.h"
 
 namespace cohort::membership::simulator {
 

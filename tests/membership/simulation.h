@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "checks.h"
-#include "cohort/membership/coordinator.h"
+#include "cohort/membership/protocol/coordinator.h"
 #include "model_worker.h"
 #include "virtual_network.h"
 

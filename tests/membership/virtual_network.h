@@ -5,7 +5,7 @@
 #include <queue>
 #include <vector>
 
-#include "cohort/membership/coordinator.h"
+#include "cohort/membership/protocol/coordinator.h"
 
 namespace cohort::membership::simulator {
 

@@ -25,12 +25,12 @@
 #include <thread>
 #include <vector>
 
+#include "cohort/base/crypto/sha256_stream.h"
 #include "cohort/base/error.h"
-#include "cohort/base/keep_memory.h"
-#include "cohort/base/run_main.h"
-#include "cohort/base/sha256_stream.h"
+#include "cohort/base/process/restart_state.h"
+#include "cohort/base/process/run_main.h"
 #include "cohort/base/text.h"
-#include "cohort/cluster/session.h"
+#include "cohort/cluster/session/session.h"
 #include "cohort/ps/client.h"
 #include "cohort/ps/serve.h"
 
@@ -100,7 +100,7 @@ void pause(const Options& options) {
     std::this_thread::sleep_for(std::chrono::milliseconds(options.pause_ms));
 }
 
-int train(const Options& options, cluster::Session& session, std::optional<KeepMemory> keep) {
+int train(const Options& options, cluster::Session& session, std::optional<RestartState> keep) {
   const cluster::Role& role = session.role();
   ps::ClientOptions connect{.worker = role.rank,
                             .workers = role.size,
@@ -192,8 +192,8 @@ int run(int argc, char** argv) {
   const auto environment = cluster::Environment::of_this_process();
   const cluster::Role role = cluster::discover_role(environment, {});
   auto session = cluster::Session::join(role, cluster::SessionOptions::from(environment));
-  auto keep = KeepMemory::from_variables(environment.find_value(kRestartMarkVariable),
-                                         environment.find_value(kKeepStateVariable));
+  auto keep = RestartState::from_variables(environment.find_value(kRestartFlagVariable),
+                                           environment.find_value(kRestartStateVariable));
   if (role.is_training()) return train(options, *session, std::move(keep));
   ps::ServerOptions serving{
       .server = role.task.index,

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "cohort/cluster/expect_invalid_test.h"
-#include "cohort/cluster/sample_roles_test.h"
+#include "cohort/cluster/dialects/expect_invalid_test.h"
+#include "cohort/cluster/dialects/sample_roles_test.h"
 
 namespace cohort::cluster {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cohort/cluster/expect_invalid_test.h"
+#include "cohort/cluster/dialects/expect_invalid_test.h"
 
 namespace cohort::cluster {
 namespace {

@@ -5,8 +5,8 @@
 #include <map>
 
 #include "cohort/base/error.h"
-#include "cohort/base/last_word.h"
-#include "cohort/base/process.h"
+#include "cohort/base/process/last_word.h"
+#include "cohort/base/process/process.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/native/backend.h"
 #include "cohort/collective/solo.h"

@@ -13,7 +13,7 @@
 #include <future>
 
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/process.h"
+#include "cohort/base/process/process.h"
 #include "cohort/collective/world.h"
 #include "cohort/transport/host.h"
 

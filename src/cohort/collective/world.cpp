@@ -1,7 +1,7 @@
 #include "cohort/collective/world.h"
 
 #include "cohort/base/error.h"
-#include "cohort/base/handshake.h"
+#include "cohort/base/net/handshake.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/collective/native/peer.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/secret.h"
-#include "cohort/cluster/session.h"
+#include "cohort/base/crypto/secret.h"
+#include "cohort/cluster/session/session.h"
 #include "cohort/collective/form.h"
 #include "cohort/collective/group.h"
 

@@ -6,10 +6,10 @@
 #include <future>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/socket.h"
 
 namespace cohort::collective {
 namespace {

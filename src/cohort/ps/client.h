@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cohort/base/crypto/secret.h"
 #include "cohort/base/deadline.h"
-#include "cohort/base/secret.h"
 #include "cohort/cluster/address.h"
 #include "cohort/ps/model/model_spec.h"
 #include "cohort/ps/model/placement.h"

@@ -3,7 +3,7 @@
 #include <exception>
 #include <thread>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 namespace cohort::ps {
 
@@ -22,7 +22,7 @@ void tell(const cluster::TaskId& task, cluster::TaskEvent event) {
   }
 }
 
-void prepare_for_kill(ServerOptions& options, KeepMemory* keep, const std::string& task) {
+void prepare_for_kill(ServerOptions& options, RestartState* keep, const std::string& task) {
   if (keep != nullptr) {
     if (options.durability == Durability::process) options.memory = keep->state_file();
     // Before it recovers: it may be killed meanwhile, too.
@@ -37,7 +37,8 @@ void prepare_for_kill(ServerOptions& options, KeepMemory* keep, const std::strin
 
 }  // namespace
 
-void serve(cluster::Session& session, ServerOptions options, KeepMemory* keep, Deadline deadline) {
+void serve(cluster::Session& session, ServerOptions options, RestartState* keep,
+           Deadline deadline) {
   prepare_for_kill(options, keep, to_string(session.role().task));
   const auto patience = options.worker_timeout;
   Server server(std::move(options));

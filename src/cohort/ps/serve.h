@@ -1,8 +1,8 @@
 #pragma once
 
 #include "cohort/base/deadline.h"
-#include "cohort/base/keep_memory.h"
-#include "cohort/cluster/session.h"
+#include "cohort/base/process/restart_state.h"
+#include "cohort/cluster/session/session.h"
 #include "cohort/ps/server.h"
 
 namespace cohort::ps {
@@ -14,6 +14,6 @@ namespace cohort::ps {
 // server is started again, also at the very end of the job. Without it durability `process` keeps
 // nothing, and a warning says so. Throws what Server throws, TimeoutError at the deadline,
 // PeerError when the store is lost.
-void serve(cluster::Session& session, ServerOptions options, KeepMemory* keep, Deadline deadline);
+void serve(cluster::Session& session, ServerOptions options, RestartState* keep, Deadline deadline);
 
 }  // namespace cohort::ps

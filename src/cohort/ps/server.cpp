@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/ps/durable/disk_log.h"
 #include "cohort/ps/durable/log_recovery.h"
 #include "cohort/ps/durable/replica_link.h"

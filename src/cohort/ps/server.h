@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/crypto/secret.h"
 #include "cohort/base/deadline.h"
-#include "cohort/base/secret.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/cluster/address.h"
 #include "cohort/ps/model/policy.h"

@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <chrono>
 
-#include "cohort/base/byte_io.h"
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
-#include "cohort/base/machine.h"
+#include "cohort/base/process/machine.h"
 #include "cohort/report/histogram.h"
 
 namespace cohort::report {

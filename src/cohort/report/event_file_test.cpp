@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "cohort/base/byte_io.h"
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
-#include "cohort/base/machine.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
+#include "cohort/base/process/machine.h"
 
 // That the real TensorBoard reads all of it is the job of tests/report/event_file_test.py.
 namespace cohort::report {

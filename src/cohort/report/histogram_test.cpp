@@ -6,7 +6,7 @@
 #include <limits>
 #include <string_view>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 
 namespace cohort::report {
 namespace {

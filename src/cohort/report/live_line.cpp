@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "cohort/base/reader_output.h"
+#include "cohort/base/log/reader_output.h"
 
 namespace cohort::report {
 namespace {

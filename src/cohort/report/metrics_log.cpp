@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 
 namespace cohort::report {
 namespace {

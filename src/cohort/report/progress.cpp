@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "cohort/base/log.h"
-#include "cohort/base/reader_output.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/log/reader_output.h"
 #include "cohort/base/text.h"
 
 namespace cohort::report {

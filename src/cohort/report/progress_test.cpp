@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/report/terminal_test.h"
 
 namespace cohort::report {

@@ -1,6 +1,6 @@
 #include "cohort/report/proto.h"
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 
 namespace cohort::report {
 namespace {

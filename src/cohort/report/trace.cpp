@@ -9,7 +9,7 @@
 #include <unordered_map>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 
 namespace cohort::report {
 namespace {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 
 namespace cohort::report {
 namespace {

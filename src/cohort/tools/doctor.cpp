@@ -11,11 +11,11 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
-#include "cohort/base/machine.h"
+#include "cohort/base/process/machine.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
-#include "cohort/launch/ports.h"
-#include "cohort/launch/task_environment.h"
+#include "cohort/launch/plan/ports.h"
+#include "cohort/launch/plan/task_environment.h"
 
 namespace cohort::tools {
 namespace {

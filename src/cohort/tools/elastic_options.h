@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "cohort/launch/job.h"
+#include "cohort/launch/job/job.h"
 
 namespace CLI {
 class App;

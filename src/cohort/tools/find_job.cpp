@@ -5,7 +5,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/launch/job_record.h"
+#include "cohort/launch/record/job_record.h"
 
 namespace cohort::tools {
 namespace {

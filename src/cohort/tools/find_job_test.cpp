@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
 
 namespace cohort::tools {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cohort/launch/job.h"
+#include "cohort/launch/job/job.h"
 
 namespace CLI {
 class App;

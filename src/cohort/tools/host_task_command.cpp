@@ -2,7 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "cohort/launch/host_task.h"
+#include "cohort/launch/task/host_task.h"
 #include "cohort/tools/command_line.h"
 
 namespace cohort::tools {

@@ -1,11 +1,11 @@
 #include "cohort/tools/job_connection.h"
 
 #include "cohort/base/error.h"
-#include "cohort/base/owned_files.h"
+#include "cohort/base/files/owned_files.h"
 #include "cohort/base/text.h"
-#include "cohort/launch/control_client.h"
-#include "cohort/launch/job_record.h"
-#include "cohort/launch/leftovers.h"
+#include "cohort/launch/control/control_client.h"
+#include "cohort/launch/process/leftovers.h"
+#include "cohort/launch/record/job_record.h"
 
 namespace cohort::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/membership/ledger.h"
+#include "cohort/membership/ledger/ledger.h"
 
 // What `cohort ledger` prints. Pure functions.
 namespace cohort::tools {

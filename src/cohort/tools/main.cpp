@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "cohort/base/error.h"
-#include "cohort/base/limits.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/process/limits.h"
 #include "cohort/base/text.h"
 #include "cohort/base/version.h"
 #include "cohort/tools/bench_command.h"

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "cohort/cluster/environment.h"
-#include "cohort/launch/supervisor.h"
+#include "cohort/launch/supervise/supervisor.h"
 
 namespace cohort::tools {
 

@@ -6,9 +6,9 @@
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
-#include "cohort/launch/job_file.h"
-#include "cohort/launch/plan.h"
-#include "cohort/launch/supervisor.h"
+#include "cohort/launch/job/job_file.h"
+#include "cohort/launch/plan/plan.h"
+#include "cohort/launch/supervise/supervisor.h"
 #include "cohort/tools/command_line.h"
 #include "cohort/tools/host_options.h"
 

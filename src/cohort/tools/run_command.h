@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/launch/job.h"
+#include "cohort/launch/job/job.h"
 #include "cohort/tools/elastic_options.h"
 
 namespace CLI {

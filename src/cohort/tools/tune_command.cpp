@@ -10,7 +10,7 @@
 #include <random>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/collective/world.h"
 #include "cohort/tools/command_line.h"

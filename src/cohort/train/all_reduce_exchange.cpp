@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
-#include "cohort/parallel/broadcast_state.h"
-#include "cohort/parallel/ops.h"
-#include "cohort/parallel/text_exchange.h"
+#include "cohort/parallel/tensors/broadcast_state.h"
+#include "cohort/parallel/tensors/ops.h"
+#include "cohort/parallel/tensors/text_exchange.h"
 
 namespace cohort::train {
 

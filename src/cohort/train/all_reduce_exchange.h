@@ -2,9 +2,9 @@
 
 #include <optional>
 
-#include "cohort/parallel/buffer_sync.h"
-#include "cohort/parallel/gradient_memory.h"
-#include "cohort/parallel/local_tables.h"
+#include "cohort/parallel/gradients/buffer_sync.h"
+#include "cohort/parallel/gradients/gradient_memory.h"
+#include "cohort/parallel/tables/local_tables.h"
 #include "cohort/train/exchange.h"
 
 namespace cohort::train {

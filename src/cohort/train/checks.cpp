@@ -7,9 +7,9 @@
 #include <set>
 #include <unordered_set>
 
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/train/checkpoint/safetensors.h"
 

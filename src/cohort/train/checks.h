@@ -6,7 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cohort/parallel/strategy.h"
+#include "cohort/parallel/strategies/strategy.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/options.h"
 

@@ -7,9 +7,9 @@
 #include <functional>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
-#include "cohort/parallel/worker_threads_test.h"
+#include "cohort/parallel/strategies/worker_threads_test.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/plain_net_test.h"
 #include "cohort/train/training_fixture_test.h"

@@ -6,7 +6,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/collective/group.h"
-#include "cohort/membership/fault_points.h"
+#include "cohort/membership/faults/fault_points.h"
 
 namespace cohort::train {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "cohort/membership/ledger.h"
-#include "cohort/membership/view.h"
-#include "cohort/parallel/elastic_seat.h"
+#include "cohort/membership/ledger/ledger.h"
+#include "cohort/membership/protocol/view.h"
+#include "cohort/parallel/strategies/elastic_membership.h"
 #include "cohort/train/all_reduce_exchange.h"
 #include "cohort/train/checkpoint/safetensors.h"
 #include "cohort/train/exchange.h"
@@ -121,7 +121,7 @@ class ElasticExchange final : public Exchange {
   Deadline deadline() const { return Deadline::after(timeout_); }
 
   parallel::Replica replica_;  // as it was given: device and seat
-  parallel::ElasticSeat& seat_;
+  parallel::ElasticMembership& seat_;
   std::chrono::milliseconds timeout_;
   std::optional<Training> training_;
   // Kept from view to view: fresh pages for a large model take as long as a part of a step.

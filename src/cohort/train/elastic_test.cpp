@@ -10,11 +10,11 @@
 #include <thread>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
-#include "cohort/cluster/store_server.h"
-#include "cohort/membership/coordinator_service.h"
-#include "cohort/membership/ledger.h"
+#include "cohort/cluster/store/store_server.h"
+#include "cohort/membership/ledger/ledger.h"
+#include "cohort/membership/service/coordinator_service.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/plain_net_test.h"
 #include "cohort/train/resume.h"

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "cohort/collective/shards.h"
-#include "cohort/parallel/gradient_sync.h"
-#include "cohort/parallel/replica.h"
-#include "cohort/parallel/table_module.h"
+#include "cohort/parallel/gradients/gradient_sync.h"
+#include "cohort/parallel/gradients/replica.h"
+#include "cohort/parallel/tables/table_module.h"
 #include "cohort/train/data/batch_plan.h"
 #include "cohort/train/metric.h"
 #include "cohort/train/options.h"

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/train/checkpoint/training_state.h"
 #include "cohort/train/elastic_exchange.h"
 #include "cohort/train/fit_loop.h"

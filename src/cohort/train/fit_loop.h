@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "cohort/membership/view.h"
+#include "cohort/membership/protocol/view.h"
 #include "cohort/train/callback.h"
 #include "cohort/train/checkpoint/training_state.h"
 #include "cohort/train/data/batch_plan.h"

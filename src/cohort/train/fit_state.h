@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/parallel/gradient_sync.h"
-#include "cohort/parallel/strategy.h"
+#include "cohort/parallel/gradients/gradient_sync.h"
+#include "cohort/parallel/strategies/strategy.h"
 #include "cohort/train/learning_rate.h"
 #include "cohort/train/metric.h"
 

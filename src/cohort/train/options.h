@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/parallel/gradient_sync.h"
+#include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/train/callback.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/metric.h"

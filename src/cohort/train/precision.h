@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "cohort/parallel/gradient_sync.h"
+#include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/train/options.h"
 
 namespace cohort::train {

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <optional>
 
-#include "cohort/base/counter_random.h"
+#include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
-#include "cohort/membership/fault_points.h"
-#include "cohort/parallel/random_scope.h"
+#include "cohort/membership/faults/fault_points.h"
+#include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
 #include "cohort/train/checks.h"
 

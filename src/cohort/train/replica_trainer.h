@@ -6,7 +6,7 @@
 #include <functional>
 #include <memory>
 
-#include "cohort/parallel/replica.h"
+#include "cohort/parallel/gradients/replica.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/exchange.h"
 #include "cohort/train/learning_rate.h"

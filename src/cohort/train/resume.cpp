@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/train/checks.h"
 
 namespace cohort::train {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/collective/form.h"
 #include "cohort/ps/model/placement.h"
 #include "cohort/train/server_stats_log.h"

@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "cohort/parallel/buffer_partials.h"
-#include "cohort/parallel/servers.h"
+#include "cohort/parallel/gradients/buffer_partials.h"
+#include "cohort/parallel/strategies/servers.h"
 #include "cohort/train/exchange.h"
 #include "cohort/train/server_model.h"
 #include "cohort/train/server_tables.h"

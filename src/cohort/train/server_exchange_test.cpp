@@ -11,7 +11,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/train/callbacks/early_stopping.h"
 #include "cohort/train/plain_net_test.h"
 #include "cohort/train/training_fixture_test.h"

@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "cohort/base/error.h"
-#include "cohort/parallel/bucket.h"
+#include "cohort/parallel/gradients/bucket.h"
 #include "cohort/train/checkpoint/optimizer_slots.h"
 
 namespace cohort::train {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/parallel/buffer_partials.h"
-#include "cohort/parallel/gradient_sync.h"
+#include "cohort/parallel/gradients/buffer_partials.h"
+#include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/ps/client.h"
 #include "cohort/ps/model/model_spec.h"
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 
 namespace cohort::train {
 

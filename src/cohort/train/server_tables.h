@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/parallel/table_module.h"
+#include "cohort/parallel/tables/table_module.h"
 #include "cohort/ps/client.h"
 
 namespace cohort::train {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
 
 namespace cohort::train {

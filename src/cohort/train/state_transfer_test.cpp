@@ -5,7 +5,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/parallel/on_ranks_test.h"
+#include "cohort/parallel/tensors/on_ranks_test.h"
 
 namespace cohort::train {
 namespace {

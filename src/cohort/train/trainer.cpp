@@ -11,7 +11,7 @@
 #include <set>
 
 #include "cohort/base/error.h"
-#include "cohort/parallel/named_call.h"
+#include "cohort/parallel/tensors/named_call.h"
 #include "cohort/train/callbacks/horovod.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/callbacks/progress.h"

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/checkpoint/checkpoint.h"
 #include "cohort/train/checkpoint/load_weights.h"

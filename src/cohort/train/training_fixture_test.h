@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cohort/parallel/context.h"
+#include "cohort/parallel/strategies/context.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/data/transforms.h"
 #include "cohort/train/losses.h"

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "cohort/base/process.h"
+#include "cohort/base/process/process.h"
 
 namespace cohort::transport {
 

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 #include "cohort/base/text.h"
 
 namespace cohort::transport {

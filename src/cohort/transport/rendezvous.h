@@ -7,8 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "cohort/base/checked_wait.h"
 #include "cohort/base/deadline.h"
+#include "cohort/base/process/checked_wait.h"
 
 namespace cohort::transport {
 

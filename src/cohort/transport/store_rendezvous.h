@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cohort/cluster/store_client.h"
+#include "cohort/cluster/store/store_client.h"
 #include "cohort/transport/rendezvous.h"
 
 namespace cohort::transport {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
 #include "cohort/collective/mpi/mpi.h"
 

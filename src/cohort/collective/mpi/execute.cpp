@@ -9,7 +9,7 @@
 #include <memory>
 #include <numeric>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/collective/mpi/backend.h"
 #include "cohort/collective/reduce_tree.h"
 

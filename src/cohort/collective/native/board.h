@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/checked_wait.h"
+#include "cohort/base/process/checked_wait.h"
 #include "cohort/collective/call.h"
 #include "cohort/collective/native/failure.h"
 #include "cohort/collective/native/peer.h"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "cohort/base/error.h"
-#include "cohort/base/last_word.h"
+#include "cohort/base/process/last_word.h"
 #include "cohort/collective/call.h"
 
 namespace cohort::collective {

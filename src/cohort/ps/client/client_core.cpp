@@ -1,7 +1,7 @@
 #include "cohort/ps/client/client_core.h"
 
+#include "cohort/base/crypto/hmac.h"
 #include "cohort/base/error.h"
-#include "cohort/base/hmac.h"
 #include "cohort/base/text.h"
 #include "cohort/ps/client/client_link.h"
 

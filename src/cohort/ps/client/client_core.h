@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/event_loop.h"
+#include "cohort/base/net/event_loop.h"
 #include "cohort/ps/client.h"
 #include "cohort/ps/client/client_layout.h"
 #include "cohort/ps/wire/connection.h"

@@ -1,6 +1,6 @@
 // What a link receives.
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/ps/client/client_link.h"
 #include "cohort/ps/wire/wire_type.h"
 

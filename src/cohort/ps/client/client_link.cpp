@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/transport/shm/fd_passing.h"
 #include "cohort/transport/tcp/loopback.h"
 

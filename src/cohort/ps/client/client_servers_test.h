@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/base/socket.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/ps/client.h"
 #include "cohort/ps/server.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "cohort/base/event_loop.h"
+#include "cohort/base/net/event_loop.h"
 #include "cohort/ps/durable/update_log.h"
 
 namespace cohort::ps {

@@ -15,8 +15,8 @@
 #include <thread>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
 #include "cohort/ps/durable/durable_state_test.h"
 #include "cohort/ps/durable/log_folder.h"
 #include "cohort/ps/durable/log_recovery.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/event_loop.h"
+#include "cohort/base/net/event_loop.h"
 #include "cohort/ps/durable/update_log.h"
 #include "cohort/ps/state/server_state.h"
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <vector>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
 #include "cohort/ps/durable/log_folder.h"
 

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "cohort/base/files.h"
-#include "cohort/base/scratch_folder_test.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/ps/durable/log_folder.h"
 
 namespace cohort::ps {

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 
 namespace cohort::ps {

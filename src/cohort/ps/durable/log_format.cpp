@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 
-#include "cohort/base/byte_io.h"
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
 
 namespace cohort::ps {

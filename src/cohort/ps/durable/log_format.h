@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/hmac.h"
+#include "cohort/base/crypto/hmac.h"
 #include "cohort/ps/state/server_state.h"
 
 // The bytes of a parameter server's log files and snapshots (docs/formats.md). Pure functions.

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/ps/durable/log_file.h"
 #include "cohort/ps/durable/log_folder.h"
 #include "cohort/ps/durable/snapshot_file.h"

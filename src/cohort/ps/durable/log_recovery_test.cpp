@@ -6,9 +6,9 @@
 #include <fstream>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
 #include "cohort/ps/durable/disk_log.h"
 #include "cohort/ps/durable/durable_state_test.h"
 #include "cohort/ps/durable/log_file.h"

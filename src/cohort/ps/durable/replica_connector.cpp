@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "cohort/base/endpoint.h"
 #include "cohort/base/error.h"
+#include "cohort/base/net/endpoint.h"
 
 namespace cohort::ps {
 namespace {

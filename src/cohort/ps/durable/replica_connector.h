@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "cohort/base/crypto/secret.h"
 #include "cohort/base/error.h"
-#include "cohort/base/event_loop.h"
-#include "cohort/base/secret.h"
+#include "cohort/base/net/event_loop.h"
 #include "cohort/cluster/address.h"
 #include "cohort/ps/wire/connection.h"
 

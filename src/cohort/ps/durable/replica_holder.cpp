@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/ps/durable/replica_connector.h"
 #include "cohort/ps/durable/replica_messages.h"
 

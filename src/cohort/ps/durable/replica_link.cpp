@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/ps/durable/replica_messages.h"
 
 namespace cohort::ps {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cohort/base/deadline.h"
-#include "cohort/base/event_loop.h"
+#include "cohort/base/net/event_loop.h"
 #include "cohort/ps/durable/replica_connector.h"
 #include "cohort/ps/durable/update_log.h"
 

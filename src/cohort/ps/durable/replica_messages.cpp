@@ -1,6 +1,6 @@
 #include "cohort/ps/durable/replica_messages.h"
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/ps/durable/log_format.h"
 #include "cohort/ps/wire/messages.h"
 

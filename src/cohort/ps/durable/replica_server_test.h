@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/event_loop.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/event_loop.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/ps/durable/replica_connector.h"
 #include "cohort/ps/durable/replica_holder.h"
 #include "cohort/ps/durable/replica_messages.h"

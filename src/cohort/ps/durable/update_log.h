@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cohort/base/deadline.h"
-#include "cohort/base/event_loop.h"
+#include "cohort/base/net/event_loop.h"
 #include "cohort/ps/state/server_state.h"
 
 namespace cohort::ps {

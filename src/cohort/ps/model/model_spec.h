@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/hmac.h"
+#include "cohort/base/crypto/hmac.h"
 #include "cohort/ps/model/policy.h"
 #include "cohort/ps/rules/update_rule.h"
 

@@ -6,11 +6,11 @@
 #include <array>
 #include <utility>
 
+#include "cohort/base/crypto/hmac.h"
 #include "cohort/base/error.h"
-#include "cohort/base/hmac.h"
-#include "cohort/base/limits.h"
-#include "cohort/base/log.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/socket.h"
+#include "cohort/base/process/limits.h"
 #include "cohort/transport/tcp/loopback.h"
 
 namespace cohort::ps {

@@ -9,10 +9,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cohort/base/acceptor.h"
-#include "cohort/base/event_loop.h"
-#include "cohort/base/rate_limited_log.h"
-#include "cohort/base/secret.h"
+#include "cohort/base/crypto/secret.h"
+#include "cohort/base/log/rate_limited_log.h"
+#include "cohort/base/net/acceptor.h"
+#include "cohort/base/net/event_loop.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/cluster/address.h"
 #include "cohort/ps/server/worker_session.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/ps/model/model_spec.h"
 #include "cohort/ps/server.h"
 #include "cohort/ps/wire/connection.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/ps/model/model_spec_checks.h"
 #include "cohort/ps/wire/wire_type.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/event_loop.h"
+#include "cohort/base/net/event_loop.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/ps/durable/replica_holder.h"
 #include "cohort/ps/server/model_setup.h"

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "cohort/base/frame_codec.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/base/net/frame_codec.h"
 #include "cohort/ps/server/small_training_test.h"
 
 namespace cohort::ps {

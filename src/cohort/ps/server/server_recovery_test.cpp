@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "cohort/base/error.h"
-#include "cohort/base/scratch_folder_test.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/ps/model/placement.h"
 #include "cohort/ps/server/small_training_test.h"
 #include "cohort/ps/table/sparse_table.h"

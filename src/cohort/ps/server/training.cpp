@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/ps/wire/wire_type.h"
 
 namespace cohort::ps {

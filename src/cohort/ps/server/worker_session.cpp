@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/ps/durable/replica_messages.h"
 
 namespace cohort::ps {

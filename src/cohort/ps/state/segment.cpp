@@ -10,7 +10,7 @@
 #include <new>
 
 #include "cohort/base/error.h"
-#include "cohort/base/machine.h"
+#include "cohort/base/process/machine.h"
 #include "cohort/ps/state/segment_layout.h"
 
 namespace cohort::ps {

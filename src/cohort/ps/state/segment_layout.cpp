@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
 #include "cohort/ps/model/model_spec_checks.h"
 

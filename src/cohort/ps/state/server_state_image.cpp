@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
 #include "cohort/ps/model/model_spec_checks.h"
 #include "cohort/ps/state/server_state.h"

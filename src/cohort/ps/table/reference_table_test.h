@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cohort/base/counter_random.h"
+#include "cohort/base/data/counter_random.h"
 #include "cohort/ps/model/model_spec.h"
 #include "cohort/ps/rules/update_rule.h"
 #include "cohort/ps/table/row_gradients.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
 #include "cohort/ps/table/sparse_table_state.h"
 

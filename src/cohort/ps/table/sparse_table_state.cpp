@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cohort/base/counter_random.h"
+#include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
 #include "cohort/ps/state/memory_limit.h"
 

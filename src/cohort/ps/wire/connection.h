@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/handshake.h"
+#include "cohort/base/net/handshake.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/transport/tcp/channel.h"
 

@@ -10,11 +10,11 @@
 #include <random>
 #include <vector>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
-#include "cohort/base/frame_codec.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/frame_codec.h"
+#include "cohort/base/net/socket.h"
 
 namespace cohort::ps {
 namespace {

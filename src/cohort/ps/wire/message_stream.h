@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cohort/base/frame_codec.h"
+#include "cohort/base/net/frame_codec.h"
 #include "cohort/ps/wire/connection.h"
 
 // The two directions of an open Connection as state machines over bytes; they know no socket. A

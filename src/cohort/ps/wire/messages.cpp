@@ -4,7 +4,7 @@
 #include <bit>
 #include <type_traits>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/ps/wire/connection.h"
 
 namespace cohort::ps {

@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/scratch_folder_test.h"
 #include "cohort/train/callbacks/early_stopping.h"
 #include "cohort/train/callbacks/horovod.h"
 #include "cohort/train/callbacks/learning_rate_schedules.h"

@@ -1,6 +1,6 @@
 #include "cohort/train/callbacks/horovod.h"
 
-#include "cohort/parallel/broadcast_state.h"
+#include "cohort/parallel/tensors/broadcast_state.h"
 
 namespace cohort::train {
 

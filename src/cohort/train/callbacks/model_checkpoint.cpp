@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
-#include "cohort/membership/fault_points.h"
+#include "cohort/base/log/log.h"
+#include "cohort/membership/faults/fault_points.h"
 
 namespace cohort::train {
 namespace {

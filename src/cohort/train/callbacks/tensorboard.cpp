@@ -4,7 +4,7 @@
 
 #include <span>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 namespace cohort::train {
 namespace {

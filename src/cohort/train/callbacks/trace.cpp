@@ -5,7 +5,7 @@
 #include <array>
 #include <vector>
 
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/report/trace_merge.h"
 
 namespace cohort::train {

@@ -7,10 +7,10 @@
 #include <cstring>
 #include <fstream>
 
+#include "cohort/base/crypto/sha256_stream.h"
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
-#include "cohort/base/log.h"
-#include "cohort/base/sha256_stream.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/log/log.h"
 #include "cohort/base/version.h"
 #include "cohort/train/checkpoint/checkpoint_files.h"
 #include "cohort/train/checkpoint/durable_file.h"

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <regex>
 
+#include "cohort/base/crypto/sha256_stream.h"
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
-#include "cohort/base/log.h"
-#include "cohort/base/sha256_stream.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/log/log.h"
 #include "cohort/train/checkpoint/durable_file.h"
 
 namespace cohort::train {

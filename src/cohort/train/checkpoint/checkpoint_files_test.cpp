@@ -6,7 +6,7 @@
 #include <set>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/train/checkpoint/durable_file.h"
 #include "cohort/train/checkpoint/put_file_test.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/train/checkpoint/checkpoint_files.h"
 #include "cohort/train/checkpoint/module_state.h"

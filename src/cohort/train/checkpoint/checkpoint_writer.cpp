@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/folder_lock.h"
-#include "cohort/base/log.h"
+#include "cohort/base/files/folder_lock.h"
+#include "cohort/base/log/log.h"
 #include "cohort/train/checkpoint/checkpoint_files.h"
 
 namespace cohort::train {

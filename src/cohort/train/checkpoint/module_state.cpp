@@ -4,9 +4,9 @@
 
 #include <vector>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/crypto/sha256_stream.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
-#include "cohort/base/sha256_stream.h"
 #include "cohort/base/text.h"
 
 namespace cohort::train {

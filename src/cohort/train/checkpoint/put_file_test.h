@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-#include "cohort/base/scratch_folder_test.h"
+#include "cohort/base/files/scratch_folder_test.h"
 
 namespace cohort::train {
 

@@ -8,10 +8,10 @@
 #include <bit>
 #include <cerrno>
 
-#include "cohort/base/byte_io.h"
-#include "cohort/base/crc32c.h"
+#include "cohort/base/crypto/sha256_stream.h"
+#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
-#include "cohort/base/sha256_stream.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/train/checkpoint/durable_file.h"
 

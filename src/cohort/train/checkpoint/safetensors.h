@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "cohort/base/hmac.h"
+#include "cohort/base/crypto/hmac.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
 
 // Tensors to and from safetensors files, which Python's `safetensors` package reads and writes too.

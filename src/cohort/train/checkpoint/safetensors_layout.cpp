@@ -9,8 +9,8 @@
 #include <set>
 #include <tuple>
 
-#include "cohort/base/byte_io.h"
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
 
 namespace cohort::train {

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/message_of_test.h"
 
 namespace cohort::train {

@@ -6,10 +6,10 @@
 #include <array>
 #include <cstdio>
 
+#include "cohort/base/crypto/sha256_stream.h"
 #include "cohort/base/error.h"
-#include "cohort/base/files.h"
+#include "cohort/base/files/files.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/base/sha256_stream.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/checkpoint/put_file_test.h"
 

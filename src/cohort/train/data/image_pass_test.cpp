@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "cohort/base/counter_random.h"
+#include "cohort/base/data/counter_random.h"
 
 namespace cohort::train {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/files.h"
-#include "cohort/base/scratch_folder_test.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/train/data/data_file.h"
 
 namespace cohort::train {

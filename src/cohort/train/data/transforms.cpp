@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cohort/base/counter_random.h"
+#include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
 #include "cohort/train/data/image_pass.h"
 

@@ -30,7 +30,7 @@ class FixedMembers : public Members {
 
 class SeatMembers : public Members {
  public:
-  explicit SeatMembers(parallel::ElasticSeat& seat) : seat_(seat) {}
+  explicit SeatMembers(parallel::ElasticMembership& seat) : seat_(seat) {}
   collective::Group& group() override { return seat_.group(); }
   std::optional<std::uint64_t> planned_change() override { return seat_.agent().planned_change(); }
   void expect_commit(Deadline deadline) override { seat_.agent().expect_commit(deadline); }
@@ -39,7 +39,7 @@ class SeatMembers : public Members {
   }
 
  private:
-  parallel::ElasticSeat& seat_;
+  parallel::ElasticMembership& seat_;
 };
 
 class Attached {
@@ -56,7 +56,7 @@ class Attached {
 // One run over one seat.
 class Run {
  public:
-  Run(parallel::ElasticSeat& seat, State& state, const std::function<void(State&)>& train,
+  Run(parallel::ElasticMembership& seat, State& state, const std::function<void(State&)>& train,
       const RunOptions& options)
       : seat_(seat), state_(state), train_(train), options_(options) {}
 
@@ -147,7 +147,7 @@ class Run {
     return ids;
   }
 
-  parallel::ElasticSeat& seat_;
+  parallel::ElasticMembership& seat_;
   State& state_;
   const std::function<void(State&)>& train_;
   const RunOptions& options_;
@@ -161,7 +161,7 @@ class Run {
 
 }  // namespace
 
-void run(parallel::ElasticSeat& seat, State& state, const std::function<void(State&)>& train,
+void run(parallel::ElasticMembership& seat, State& state, const std::function<void(State&)>& train,
          RunOptions options) {
   if (seat.is_member())
     throw InvalidInput("this worker of an elastic job trains, or has trained, already",
@@ -173,7 +173,8 @@ void run(parallel::ElasticSeat& seat, State& state, const std::function<void(Sta
 
 void run(Context& context, State& state, const std::function<void(State&)>& train,
          RunOptions options) {
-  if (parallel::ElasticSeat* seat = context.seat()) return run(*seat, state, train, options);
+  if (parallel::ElasticMembership* seat = context.elastic())
+    return run(*seat, state, train, options);
   FixedMembers members(context.group());
   const Attached attached(state, members);
   state.sync();

@@ -3,8 +3,8 @@
 #include <functional>
 
 #include "cohort/base/deadline.h"
-#include "cohort/parallel/context.h"
-#include "cohort/parallel/elastic_seat.h"
+#include "cohort/parallel/strategies/context.h"
+#include "cohort/parallel/strategies/elastic_membership.h"
 #include "cohort/train/elastic/state.h"
 
 namespace cohort::elastic {
@@ -38,7 +38,7 @@ void run(Context& context, State& state, const std::function<void(State&)>& trai
          RunOptions options = {});
 
 // The same for a seat without a Context.
-void run(parallel::ElasticSeat& seat, State& state, const std::function<void(State&)>& train,
+void run(parallel::ElasticMembership& seat, State& state, const std::function<void(State&)>& train,
          RunOptions options = {});
 
 }  // namespace cohort::elastic

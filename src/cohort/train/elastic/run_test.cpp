@@ -13,9 +13,9 @@
 #include <thread>
 
 #include "cohort/base/error.h"
-#include "cohort/cluster/store_server.h"
-#include "cohort/membership/coordinator_service.h"
-#include "cohort/parallel/ops.h"
+#include "cohort/cluster/store/store_server.h"
+#include "cohort/membership/service/coordinator_service.h"
+#include "cohort/parallel/tensors/ops.h"
 #include "cohort/train/data/elastic_sampler.h"
 
 namespace cohort::elastic {

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
-#include "cohort/parallel/broadcast_state.h"
+#include "cohort/parallel/tensors/broadcast_state.h"
 
 namespace cohort::elastic {
 

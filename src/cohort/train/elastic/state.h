@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cohort/collective/group.h"
-#include "cohort/membership/view.h"
+#include "cohort/membership/protocol/view.h"
 #include "cohort/train/elastic/part.h"
 #include "cohort/train/elastic/snapshot.h"
 

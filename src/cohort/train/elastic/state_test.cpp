@@ -9,7 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/parallel/on_ranks_test.h"
+#include "cohort/parallel/tensors/on_ranks_test.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/checkpoint/optimizer_state.h"
 

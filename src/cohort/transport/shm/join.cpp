@@ -5,7 +5,7 @@
 #include <array>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 #include "cohort/transport/shm/fd_passing.h"
 #include "cohort/transport/shm/mapped_arena.h"
 

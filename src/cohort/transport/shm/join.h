@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "cohort/base/checked_wait.h"
 #include "cohort/base/deadline.h"
+#include "cohort/base/process/checked_wait.h"
 #include "cohort/transport/arena.h"
 #include "cohort/transport/rendezvous.h"
 

@@ -4,9 +4,9 @@
 
 #include <future>
 
+#include "cohort/base/crypto/secret.h"
 #include "cohort/base/error.h"
-#include "cohort/base/handshake.h"
-#include "cohort/base/secret.h"
+#include "cohort/base/net/handshake.h"
 
 namespace cohort::transport::shm {
 namespace {

@@ -8,7 +8,7 @@
 #include <cerrno>
 
 #include "cohort/base/error.h"
-#include "cohort/base/process.h"
+#include "cohort/base/process/process.h"
 
 namespace cohort::transport::shm {
 

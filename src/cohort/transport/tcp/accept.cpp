@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
-#include "cohort/base/limits.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/net/socket.h"
+#include "cohort/base/process/limits.h"
 #include "cohort/transport/tcp/engine.h"
 
 namespace cohort::transport::tcp {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include "cohort/base/hmac.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/crypto/hmac.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/base/unique_fd.h"
 
 namespace cohort::transport::tcp {

@@ -7,11 +7,11 @@
 
 #include <cstring>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
-#include "cohort/base/limits.h"
-#include "cohort/base/log.h"
-#include "cohort/base/socket.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/net/socket.h"
+#include "cohort/base/process/limits.h"
 #include "cohort/base/text.h"
 #include "cohort/transport/host.h"
 #include "cohort/transport/tcp/engine.h"

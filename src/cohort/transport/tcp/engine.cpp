@@ -6,7 +6,7 @@
 #include <array>
 
 #include "cohort/base/error.h"
-#include "cohort/base/log.h"
+#include "cohort/base/log/log.h"
 
 namespace cohort::transport::tcp {
 

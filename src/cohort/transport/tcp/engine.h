@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/base/endpoint.h"
 #include "cohort/base/error.h"
-#include "cohort/base/rate_limited_log.h"
+#include "cohort/base/log/rate_limited_log.h"
+#include "cohort/base/net/endpoint.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/transport/tcp/channel.h"
 #include "cohort/transport/tcp/link.h"

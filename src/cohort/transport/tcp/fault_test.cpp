@@ -6,10 +6,10 @@
 #include <future>
 #include <thread>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
-#include "cohort/base/frame_codec.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/base/net/frame_codec.h"
 #include "cohort/transport/faulty/messenger.h"
 #include "cohort/transport/tcp/messenger.h"
 #include "cohort/transport/tcp/proxy_test.h"

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <optional>
 
-#include "cohort/base/frame_codec.h"
+#include "cohort/base/net/frame_codec.h"
 #include "cohort/transport/tcp/wire.h"
 
 namespace cohort::transport::tcp {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cohort/base/endpoint.h"
+#include "cohort/base/net/endpoint.h"
 
 namespace cohort::transport::tcp {
 

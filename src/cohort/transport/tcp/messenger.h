@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "cohort/base/secret.h"
+#include "cohort/base/crypto/secret.h"
 #include "cohort/transport/messenger.h"
 #include "cohort/transport/rendezvous.h"
 

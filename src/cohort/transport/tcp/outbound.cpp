@@ -1,6 +1,6 @@
 #include "cohort/transport/tcp/outbound.h"
 
-#include "cohort/base/crc32c.h"
+#include "cohort/base/data/crc32c.h"
 
 namespace cohort::transport::tcp {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/frame_codec.h"
+#include "cohort/base/net/frame_codec.h"
 #include "cohort/transport/tcp/wire.h"
 
 namespace cohort::transport::tcp {

@@ -8,7 +8,7 @@
 #include <variant>
 
 #include "cohort/base/deadline.h"
-#include "cohort/base/handshake.h"
+#include "cohort/base/net/handshake.h"
 #include "cohort/transport/tcp/channel.h"
 #include "cohort/transport/tcp/inbound.h"
 #include "cohort/transport/tcp/outbound.h"

@@ -4,9 +4,9 @@
 #include <array>
 #include <charconv>
 
-#include "cohort/base/byte_io.h"
+#include "cohort/base/crypto/hmac.h"
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
-#include "cohort/base/hmac.h"
 #include "cohort/base/text.h"
 #include "cohort/transport/tcp/messenger.h"
 

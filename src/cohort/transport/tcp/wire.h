@@ -7,7 +7,7 @@
 #include <string_view>
 #include <variant>
 
-#include "cohort/base/handshake.h"
+#include "cohort/base/net/handshake.h"
 #include "cohort/transport/messenger.h"
 
 // The messenger's bytes (docs/wire.md). After the handshake each direction of a connection is a

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cohort/cluster/role.h"
+#include "cohort/launch/job/job.h"
+#include "cohort/launch/plan/ports.h"
+
+namespace cohort::launch {
+
+// What the tasks of a job are told about it.
+struct JobIdentity {
+  std::string job;                    // unique id
+  std::string host;                   // this machine's name, for people
+  std::filesystem::path output;       // absolute
+  std::filesystem::path program;      // resolved
+  std::string address = "127.0.0.1";  // this machine, as the job's hosts see it
+  cluster::Address store;
+  std::optional<cluster::Address> horovod_rendezvous;
+  bool has_secret = true;
+  int terminal_columns = 0;  // of the terminal that keeps a task's line alive; 0: there is none
+};
+
+// A new job's id, host, program and output folder, as the options and PATH have them; store and
+// rendezvous are still to come. With `resume` the id is that of the job which the folder holds.
+// Throws InvalidInput when the program cannot be run.
+JobIdentity new_identity(const JobOptions& options, const cluster::Environment& environment);
+
+struct PlannedTask {
+  cluster::Role role;
+  std::string host;
+  std::vector<std::string> command;
+  cluster::Environment environment;  // the whole of it
+  cluster::Environment added;        // the part that Cohort sets or changes
+  std::vector<std::string> removed;  // what the launcher has and the task must not
+  std::filesystem::path log;
+  // How its host is reached (remote_shell.h); empty: it is this machine. `added` and `removed` then
+  // apply to what the host gives, and `environment` is the remote shell's.
+  std::vector<std::string> remote_command;
+};
+
+// Lays out one attempt: the cluster, each task's host, role, environment, command line and log
+// file. Tasks run on this machine but for the workers of a job that is not elastic and names hosts,
+// which are spread over those; servers then go on the hosts in turn, the rest on the first.
+//
+// Confined to one thread. `options` (settled), `identity` and `inherited`, the launcher's own
+// environment, must outlive it; ports come from `ports`, which must outlive the attempt. Throws
+// InvalidInput.
+class Planner {
+ public:
+  Planner(const JobOptions& options, const JobIdentity& identity, int attempt,
+          PortReservation& ports, const cluster::Environment& inherited);
+
+  // From here on this task runs on `host`.
+  void place(const cluster::TaskId& task, const std::string& host);
+
+  PlannedTask plan(const cluster::TaskId& task) const;
+  std::vector<cluster::TaskId> tasks() const { return cluster_.tasks(); }
+  std::vector<PlannedTask> all() const;
+
+ private:
+  void place_on_hosts();
+  cluster::Role role_of(const cluster::TaskId& task) const;
+  void plan_here(PlannedTask& planned) const;
+  void plan_remotely(PlannedTask& planned, const std::string& host) const;
+
+  const JobOptions& options_;
+  const JobIdentity& identity_;
+  int attempt_;
+  const cluster::Environment& inherited_;
+  cluster::ClusterSpec cluster_;
+  std::map<cluster::TaskId, std::string> remote_;  // tasks on other hosts
+  int master_port_;
+};
+
+// All of a Planner's tasks.
+std::vector<PlannedTask> make_plan(const JobOptions& options, const JobIdentity& identity,
+                                   int attempt, PortReservation& ports,
+                                   const cluster::Environment& inherited);
+
+// For --dry-run: each task's environment and command line, as a shell would take them.
+std::string describe(const std::vector<PlannedTask>& plan);
+
+// 20261115-101502-3fa9: sorts by time, unique on this machine and, with 32 random bits, elsewhere.
+std::string new_job_id();
+
+}  // namespace cohort::launch

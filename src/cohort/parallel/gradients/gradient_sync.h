@@ -1,0 +1,146 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cohort/base/deadline.h"
+#include "cohort/collective/group.h"
+#include "cohort/collective/shards.h"
+#include "cohort/parallel/gradients/bucket_layout.h"
+#include "cohort/parallel/tensors/named_tensors.h"
+
+namespace cohort::parallel {
+
+enum class Compression { none, f16, bf16 };
+
+// Replaces the all-reduce of one bucket: `values` holds this rank's (f32, f64, ...) sum over its
+// shards; on return the sum over all ranks. Called on the communication thread, in the same order
+// on all ranks. Must be collective over `group`.
+using BucketReducer = std::function<void(collective::Group& group, torch::Tensor values)>;
+
+// Takes one bucket's gradients of this rank's shards elsewhere, to parameter servers: one array of
+// the bucket's elements for each node of the shards' plan (collective/shards.h). Called on the
+// thread of the hook that filled the bucket, as soon as it is full; the memory is the caller's
+// again when it returns.
+using BucketSink =
+    std::function<void(std::size_t bucket, std::span<const std::byte* const> partials)>;
+
+class GradientMemory;
+
+struct GradientSyncOptions {
+  std::size_t bucket_bytes = 8 << 20;
+  std::size_t first_bucket_bytes = 1 << 20;  // small, so that communication starts early
+  // The job's virtual shards; rank r of n owns a contiguous run (collective/shards.h). 0: one a
+  // rank.
+  int shards = 0;
+  // Which rank owns which run of them, where that is not for shards_of to say; a rank without
+  // shards calls finish() only, adds nothing, and gets the sum (collective::runs_of). Its buckets
+  // go out there: with such runs call finish() before the step's other collectives.
+  std::vector<collective::ShardRange> runs;
+  // Called before each bucket goes out, on the thread of the hook that filled it.
+  std::function<void(std::size_t bucket)> on_bucket;
+  bool average = false;       // divide the sum by `shards`; otherwise the loss was weighted before
+  bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
+  Compression compression = Compression::none;
+  BucketReducer reducer;  // empty: the built-in sum in tree order
+  // Where large gradients lie (gradient_memory.h); nullptr: in memory of its own. Of this group.
+  std::shared_ptr<GradientMemory> memory;
+  // In place of any sum over ranks: `group` is then only this rank's own, and `place` says whose
+  // shards these are. finish() does not wait, .grad is of no use, and buckets stay as first made.
+  BucketSink sink;
+  struct Place {
+    int rank = 0;
+    int size = 1;
+  } place;
+};
+
+// Sums one replica's gradients with those of the others, while backward goes on.
+//
+//   GradientSync sync(group, parameters, {.shards = 4});
+//   for each shard of mine, ascending:  sync.begin_shard(shard); loss.backward(); sync.end_shard();
+//   sync.finish(deadline);   // every parameter's .grad is now the sum over all shards
+//   optimizer.step();
+//
+// Parameters lie in buckets in the group's shared memory, so a bucket is reduced where it lies;
+// after finish() each .grad is a view into its bucket. Autograd's hooks fill them; a bucket whose
+// last gradient of the last own shard has come is handed to the group's communication thread, in
+// one order that rank 0 fixed after the first step and told the others. Within a shard several
+// backwards may follow each other (gradient accumulation): call no_sync-style `begin_shard` once,
+// run all backwards but the last under NoSync. A shard without samples: begin_shard, end_shard and
+// no backward; it adds zero.
+//
+// The sum is the tree over shard numbers (docs/algorithms.md): its bits do not depend on the number
+// of ranks. Compression rounds what each rank sends, so there they do.
+//
+// Threads: confined to the replica's thread. Ownership: keeps the parameters; `group` must outlive
+// it; hooks are removed by the destructor, and .grad tensors stay valid after it.
+// Failure: InvalidInput that names parameters which got no gradient (unless allow_unused), or whose
+// gradient is sparse; what the group throws. After a failure the object is only good to destroy.
+class GradientSync {
+ public:
+  GradientSync(collective::Group& group, NamedTensors parameters, GradientSyncOptions options = {});
+  ~GradientSync();
+  GradientSync(const GradientSync&) = delete;
+  GradientSync& operator=(const GradientSync&) = delete;
+
+  // The shards that this rank owns, ascending: [first, first + count).
+  int first_shard() const;
+  int shard_count() const;
+
+  // What buckets are made of: their layouts, and the parameters that the entries number.
+  std::vector<BucketLayout> layouts() const;
+  const std::vector<torch::Tensor>& parameters() const;
+  const std::vector<std::string>& names() const;
+
+  void begin_shard(int shard);
+  void end_shard();
+  // In place of end_shard(): gives up what was computed since begin_shard(). False, with nothing
+  // done, where a part of it has been taken for the sum: not all of it was computed under NoSync.
+  bool discard_shard();
+  void finish(Deadline deadline);
+
+  // While one lives, backward only accumulates into this shard's gradients and nothing counts as
+  // complete.
+  class NoSync {
+   public:
+    explicit NoSync(GradientSync& sync);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    GradientSync& sync_;
+    bool before_;
+  };
+
+  // Time that finish() spent waiting for others since construction: what communication cost.
+  std::chrono::nanoseconds waited() const;
+
+  // What happened to each bucket, for traces; empty unless recording was switched on.
+  struct BucketEvent {
+    int bucket;
+    std::size_t bytes;
+    std::chrono::steady_clock::time_point ready, begun, ended;
+  };
+  void record_events(bool on);
+  std::vector<BucketEvent> take_events();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+// L2 norm of all gradients together, then scaled down to `max_norm` if it is above. Call between
+// finish() and the optimizer's step: the norm is that of the reduced gradient, the same on all
+// ranks. Returns the norm before clipping.
+double clip_gradients(const NamedTensors& parameters, double max_norm);
+
+}  // namespace cohort::parallel

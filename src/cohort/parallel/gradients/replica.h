@@ -1,0 +1,31 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include "cohort/collective/group.h"
+
+namespace cohort::parallel {
+
+class ElasticMembership;
+class Servers;
+
+// One copy of the model: a thread of its own, a device of its own, and a place among all replicas
+// of the job. A worker process has one, or several (mirrored). A value; `group`, `servers` and
+// `elastic` are lent by the Strategy that made it.
+struct Replica {
+  int local = 0;  // index among this process's replicas
+  int rank = 0;   // among the job's replicas: worker rank * replicas a worker + local
+  int size = 1;   // replicas of the job
+  torch::Device device = torch::kCPU;
+  // Of all replicas; rank and size as above. With parameter servers nobody is to be reached by it:
+  // collectives throw InvalidInput.
+  collective::Group* group = nullptr;
+  Servers* servers = nullptr;  // parameter servers, where the strategy has them
+  // In an elastic job: who else is there, now. `rank`, `size` and `group` are then those of the
+  // start, and `group` is null before the worker has entered.
+  ElasticMembership* elastic = nullptr;
+
+  bool is_first() const { return rank == 0; }
+};
+
+}  // namespace cohort::parallel
