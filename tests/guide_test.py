@@ -32,7 +32,7 @@ def parts(text):
 
 
 def clean_environment(home):
-    """What a shell has before anybody set anything; CMake is put there where it is not the system's."""
+    """What a shell has before anything is set; CMake is put there where it is not the system's."""
     path = SYSTEM_PATH
     if not shutil.which("cmake", path=SYSTEM_PATH):
         tools = home / "tools"

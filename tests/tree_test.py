@@ -3,7 +3,7 @@
 
 usage: tree_test.py [SOURCE_DIR]
 
-No path of somebody's machine, no source file past 500 lines, no file past 1 MB. First proves that
+No path of one machine, no source file past 500 lines, no file past 1 MB. First proves that
 each check can fail.
 """
 
