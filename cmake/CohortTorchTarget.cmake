@@ -36,13 +36,10 @@ function(cohort_torch_target target)
     BUILD_RPATH "${COHORT_TORCH_LIBRARY_DIR}" INSTALL_RPATH "${COHORT_TORCH_LIBRARY_DIR}")
   # Smaller batches than elsewhere: batches of up to 12 units of train take about 30 s, which is what a
   # person waits for after a change. A batch more costs 7 s: what the header leaves to each of them.
-  # Sanitized trees are built as a whole and run little of this: larger ones, at -O0, cost less there.
-  set(_batch 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
   if(COHORT_SANITIZE)
-    set(_batch 16)
-    target_compile_options(${target} PRIVATE -O0)
+    target_compile_options(${target} PRIVATE -O0)  # compiled more often than it is run
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${_batch})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Collecting garbage walks through all of the header's 700 MB and finds little: a seventh of the time.
     target_compile_options(${target} PRIVATE --param=ggc-min-heapsize=1500000)
