@@ -151,11 +151,14 @@ void GradientSync::State::begin_shard(int shard) {
   std::fill(fired_.begin(), fired_.end(), 0);
   std::fill(taken_.begin(), taken_.end(), 0);
   if (is_last_shard()) expect_gradients();
-  // The gradient of the last shard is the one that its bucket adopts.
+  // The gradient of the last shard is the one that its bucket adopts. One that is added to a sum at
+  // once may have the same memory before it: that is one block less.
   using Reader = GradientMemory::Reader;
+  const bool is_added =
+      reduction_.plan().steps()[static_cast<std::size_t>(shards_done_)].inputs.size() > 1;
   if (memory_)
-    memory_use_.emplace(*memory_, is_last_shard() ? Reader::other_ranks : Reader::this_rank,
-                        large_);
+    memory_use_.emplace(
+        *memory_, is_last_shard() || is_added ? Reader::other_ranks : Reader::this_rank, large_);
   in_shard_ = true;
 }
 
