@@ -493,19 +493,19 @@ ElasticRecord ElasticJob::live_record() const {
   ElasticRecord record = this->record();
   record.members.clear();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  for (const auto& seat : service_->status().seats)
+  for (const auto& member : service_->status().members)
     record.members.push_back(
-        {.id = seat.info.id(),
-         .task = seat.info.task,
-         .host = seat.info.host,
-         .pid = seat.info.pid,
-         .in_view = seat.member,
+        {.id = member.info.id(),
+         .task = member.info.task,
+         .host = member.info.host,
+         .pid = member.info.pid,
+         .in_view = member.is_member,
          .progress = ElasticRecord::Member::Progress{
-             .stage = seat.stage,
-             .step = seat.step,
-             .rate = seat.rate,
+             .stage = member.stage,
+             .step = member.step,
+             .rate = member.rate,
              .heard_ms_ago =
-                 std::chrono::duration<double, std::milli>(now - seat.last_heard).count()}});
+                 std::chrono::duration<double, std::milli>(now - member.last_heard).count()}});
   return record;
 }
 
