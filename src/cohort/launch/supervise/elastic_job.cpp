@@ -23,6 +23,9 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kReturnTime{30};
 // A worker may end before the event that says why has come through.
 constexpr milliseconds kNewsTime{500};
+// A process that loads its libraries takes cores from the members that lost one and are at the step
+// after it: its successor is started when they train again, or after this time.
+constexpr milliseconds kHeadStart{1000};
 
 std::string workers(int number) {
   return fmt::format("{} {}", number, number == 1 ? "worker" : "workers");
@@ -233,6 +236,7 @@ void ElasticJob::on_resumed(const MembershipEvent& event) {
   if (!setup_.quiet)
     log::info("view {} trains: stood still {:.0f} ms{}", event.view.number, still,
               event.redone ? fmt::format(", step {} was done again", event.step) : "");
+  start_those_that_yield();
 }
 
 void ElasticJob::on_evicted(Place& place, const std::string& why) {
@@ -301,7 +305,7 @@ void ElasticJob::fill() {
 }
 
 void ElasticJob::start(Place& place) {
-  place.was_member = place.told = false;
+  place.was_member = place.told = place.yields = false;
   try {
     place.state = hooks_.start(*place.process) ? State::running : State::idle;
     place.shortages = 0;
@@ -350,7 +354,20 @@ void ElasticJob::on_death(Place& place) {
                                       : fmt::format("restart {} of {}", decision.charged,
                                                     setup_.options.task_restarts));
   place.state = State::resting;
-  set_timer(place, decision.delay, [this, &place] { start(place); });
+  const bool is_missed =
+      std::any_of(view_.members.begin(), view_.members.end(),
+                  [&](const auto& member) { return find(member.info.id()) == &place; });
+  place.yields = is_missed && view_.size() > setup_.options.least && decision.delay < kHeadStart;
+  const auto delay = place.yields ? kHeadStart : decision.delay;
+  set_timer(place, delay, [this, &place] { start(place); });
+}
+
+void ElasticJob::start_those_that_yield() {
+  for (Place& place : places_) {
+    if (!place.yields || place.state != State::resting) continue;
+    loop_.cancel(std::exchange(place.timer, 0));
+    start(place);
+  }
 }
 
 void ElasticJob::on_early_end(Place& place) {
@@ -476,19 +493,19 @@ ElasticRecord ElasticJob::live_record() const {
   ElasticRecord record = this->record();
   record.members.clear();
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  for (const auto& seat : service_->status().seats)
+  for (const auto& member : service_->status().members)
     record.members.push_back(
-        {.id = seat.info.id(),
-         .task = seat.info.task,
-         .host = seat.info.host,
-         .pid = seat.info.pid,
-         .in_view = seat.member,
+        {.id = member.info.id(),
+         .task = member.info.task,
+         .host = member.info.host,
+         .pid = member.info.pid,
+         .in_view = member.is_member,
          .progress = ElasticRecord::Member::Progress{
-             .stage = seat.stage,
-             .step = seat.step,
-             .rate = seat.rate,
+             .stage = member.stage,
+             .step = member.step,
+             .rate = member.rate,
              .heard_ms_ago =
-                 std::chrono::duration<double, std::milli>(now - seat.last_heard).count()}});
+                 std::chrono::duration<double, std::milli>(now - member.last_heard).count()}});
   return record;
 }
 

@@ -99,6 +99,7 @@ class ElasticJob {
     bool was_member = false;  // in this run of its process
     int shortages = 0;        // starts in a row that the system had nothing for
     bool told = false;        // the coordinator knows that this run has ended
+    bool yields = false;      // resting until the others train again
     EventLoop::TimerId timer = 0;
   };
 
@@ -113,6 +114,7 @@ class ElasticJob {
   void tell_death(Place& place, const ExitStatus& exit);
   void fill();
   void start(Place& place);
+  void start_those_that_yield();
   void on_death(Place& place);
   void on_early_end(Place& place);
   void on_end_after_training(Place& place);

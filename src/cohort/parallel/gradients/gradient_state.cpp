@@ -92,7 +92,7 @@ GradientSync::State::~State() {
 bool GradientSync::State::is_large(const torch::Tensor& parameter) const {
   return parameter.device().is_cpu() && parameter.nbytes() >= kLarge &&
          accumulator_of(parameter.scalar_type()) == parameter.scalar_type() &&
-         reduction_.plan().nodes().size() == 1;
+         !reduction_.plan().nodes().empty();
 }
 
 void GradientSync::State::make_buckets() {
@@ -125,8 +125,9 @@ bool GradientSync::State::set_no_sync(bool on) {
 // Without an old gradient to add to, autograd keeps the new one instead of copying it.
 void GradientSync::State::let_gradients_go() {
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  if (shards_done_ > 0) return;  // the buckets keep what earlier shards of the step have left
   for (const auto& bucket : buckets_) bucket->let_go();
-  if (shards_done_ == 0 && std::exchange(order_changed_, false)) make_buckets();
+  if (std::exchange(order_changed_, false)) make_buckets();
 }
 
 void GradientSync::State::expect_gradients() {
@@ -150,11 +151,14 @@ void GradientSync::State::begin_shard(int shard) {
   std::fill(fired_.begin(), fired_.end(), 0);
   std::fill(taken_.begin(), taken_.end(), 0);
   if (is_last_shard()) expect_gradients();
-  // The gradient of the last shard is the one that its bucket adopts.
+  // The gradient of the last shard is the one that its bucket adopts. One that is added to a sum at
+  // once may have the same memory before it: that is one block less.
   using Reader = GradientMemory::Reader;
+  const bool is_added =
+      reduction_.plan().steps()[static_cast<std::size_t>(shards_done_)].inputs.size() > 1;
   if (memory_)
-    memory_use_.emplace(*memory_, is_last_shard() ? Reader::other_ranks : Reader::this_rank,
-                        large_);
+    memory_use_.emplace(
+        *memory_, is_last_shard() || is_added ? Reader::other_ranks : Reader::this_rank, large_);
   in_shard_ = true;
 }
 
