@@ -1,4 +1,4 @@
-#include "cohort/ps/model/model_spec.h"
+#include "cohort/ps/model/model_spec_text.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>

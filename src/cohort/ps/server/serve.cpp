@@ -1,4 +1,4 @@
-#include "cohort/ps/serve.h"
+#include "cohort/ps/server/serve.h"
 
 #include <exception>
 #include <thread>

@@ -53,7 +53,7 @@ struct InitialState {
   std::function<void(int block, int slot, std::uint64_t offset, std::uint64_t elements,
                      std::byte* to)>
       read;
-  std::vector<std::vector<std::string>> table_pieces;  // by table, of SparseTable::write_image
+  std::vector<std::vector<std::string>> table_pieces;  // by table, of SparseTable::write_snapshot
 };
 
 // The same way back.

@@ -1,4 +1,4 @@
-#include "cohort/ps/server.h"
+#include "cohort/ps/server/server.h"
 
 #include <sys/mman.h>
 
@@ -111,7 +111,7 @@ void Server::Impl::recover_from_replica() {
                                Deadline::after(kReplicaTimeout), [this] { return is_ending(); });
   if (is_ending()) return;
   log_ = open_replica_link(loop_, replica_);
-  if (state != nullptr) log_->save_image(*state, [] {});
+  if (state != nullptr) log_->save_snapshot(*state, [] {});
   open(std::move(state));
 }
 

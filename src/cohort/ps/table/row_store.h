@@ -4,11 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "cohort/ps/model/model_spec.h"
+#include "cohort/ps/rules/update_rule.h"
 #include "cohort/ps/table/key_index.h"
-#include "cohort/ps/table/sparse_table.h"
 #include "cohort/ps/table/table_memory.h"
 
-// What the files of SparseTable share; nobody else includes this.
 namespace cohort::ps {
 
 // How a slot begins. Values and the rule's slots follow where the slot is large enough.
@@ -25,17 +25,24 @@ struct RowHead {
   std::uint64_t count() const { return marks & ~(kCandidate | kSmall); }
 };
 
-struct SparseTable::State {
-  TableSpec spec;
-  UpdateRule rule;
+// The rows of one server's share of a table in the table's memory: how they are found, made, updated
+// by the table's rule, and given up. What a whole update is, and when it counts, is SparseTable's
+// concern (sparse_table.h).
+//
+// Threads: confined to one. Failure: as SparseTable.
+class RowStore {
+ public:
+  RowStore(const TableSpec& table, const UpdateRule& update_rule, TableArena arena,
+           std::uint64_t limit)
+      : spec(table),
+        rule(update_rule),
+        memory(table.name, std::move(arena), limit),
+        index(memory) {}
+
+  const TableSpec spec;
+  const UpdateRule rule;
   TableMemory memory;
   KeyIndex index;
-  bool prepared = false;
-  std::uint64_t next_version = 0;
-  std::vector<std::pair<int, std::uint64_t>> next_ledger;
-
-  State(const TableSpec& table, const UpdateRule& update_rule, Room room, std::uint64_t limit)
-      : spec(table), rule(update_rule), memory(table.name, std::move(room), limit), index(memory) {}
 
   TableShape shape(int workers) const;
   std::uint64_t row_floats() const;  // values and slots
@@ -49,9 +56,9 @@ struct SparseTable::State {
   }
   void check_key(std::uint64_t key) const;
 
-  // Where each key is (0: nowhere), after room for all that an update of them needs is reserved.
+  // Where each key is (0: nowhere), after memory for all that an update of them needs is reserved.
   std::vector<std::uint64_t> locate(const std::vector<std::uint64_t>& keys);
-  // Room for so many new ones, and for a change of so many rows.
+  // Memory for so many new ones, and for a change of so many rows.
   void reserve(std::uint64_t rows, std::uint64_t candidates, std::uint64_t touched);
   // Looks at this many places of the index for rows that expired, and frees them.
   void sweep(std::uint64_t places);
@@ -60,11 +67,13 @@ struct SparseTable::State {
   bool update(std::uint64_t key, std::uint64_t slot, const float* gradient, double lr,
               std::uint64_t version);
   std::uint64_t add(std::uint64_t key, bool candidate);
+  void initial_values(std::uint64_t key, float* values) const;
+
+ private:
   void forget(std::uint64_t slot);            // an expired one begins anew
   std::uint64_t promote(std::uint64_t slot);  // the new slot of a candidate that becomes a row
   bool apply_rule(std::uint64_t slot, const float* gradient, double lr) const;
   void initialise(std::uint64_t slot) const;
-  void initial_values(std::uint64_t key, float* values) const;
 };
 
 }  // namespace cohort::ps

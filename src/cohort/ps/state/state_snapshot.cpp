@@ -1,21 +1,22 @@
+#include "cohort/ps/state/state_snapshot.h"
+
 #include <algorithm>
 
 #include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
 #include "cohort/ps/model/model_spec_checks.h"
-#include "cohort/ps/state/server_state.h"
-#include "cohort/ps/state/server_state_parts.h"
+#include "cohort/ps/model/model_spec_text.h"
 
-// docs/formats.md has an image's pieces, in the order head, slices, (table, rows...)..., end.
+// docs/formats.md has a snapshot's pieces, in the order head, slices, (table, rows...)..., end.
 namespace cohort::ps {
 namespace {
 
 enum class Piece : std::uint8_t { head = 1, slice, table, rows, end };
 constexpr std::string_view kName = "cohort-ps";
-constexpr std::uint32_t kImageLayout = 1;
+constexpr std::uint32_t kSnapshotLayout = 1;
 
-[[noreturn]] void refuse_image(const std::string& what) {
-  throw InvalidInput("an image of a parameter server's state " + what);
+[[noreturn]] void refuse_snapshot(const std::string& what) {
+  throw InvalidInput("a snapshot of a parameter server's state " + what);
 }
 
 // Pieces as they come, each a reader behind its kind.
@@ -25,14 +26,14 @@ class Pieces {
 
   Piece next() {
     std::optional<std::string> piece = read_();
-    if (!piece) refuse_image(fmt::format("ends after {} pieces, before its end", count_));
+    if (!piece) refuse_snapshot(fmt::format("ends after {} pieces, before its end", count_));
     piece_ = std::move(*piece);
     reader_ = ByteReader(piece_);
     ++count_;
     const auto kind = reader_.integer<std::uint8_t>();
     if (kind < static_cast<std::uint8_t>(Piece::head) ||
         kind > static_cast<std::uint8_t>(Piece::end))
-      refuse_image(fmt::format("has a piece of the unknown kind {}", kind));
+      refuse_snapshot(fmt::format("has a piece of the unknown kind {}", kind));
     return static_cast<Piece>(kind);
   }
   ByteReader& reader() { return reader_; }
@@ -60,7 +61,7 @@ std::vector<std::uint64_t> read_ledger(ByteReader& reader, int workers) {
 int expect_number(ByteReader& reader, std::size_t expected, std::size_t count, const char* what) {
   const auto number = reader.integer<std::uint32_t>();
   if (number != expected || number >= count)
-    refuse_image(fmt::format("has {} {} of {} where {} belongs", what, number, count, expected));
+    refuse_snapshot(fmt::format("has {} {} of {} where {} belongs", what, number, count, expected));
   return static_cast<int>(number);
 }
 
@@ -79,42 +80,43 @@ ByteWriter begin_piece(std::string& piece, Piece kind) {
 
 }  // namespace
 
-void ServerState::write_image(const std::function<void(std::string_view piece)>& write) const {
+void write_snapshot(const ServerState& state,
+                    const std::function<void(std::string_view piece)>& write) {
+  const Segment& segment = state.segment();
   std::uint64_t count = 0;
   std::string piece;
   begin_piece(piece, Piece::head)
       .text(kName)
-      .integer(kImageLayout)
-      .integer(static_cast<std::uint32_t>(state_->options.server))
-      .integer(static_cast<std::uint32_t>(state_->options.servers))
-      .integer(static_cast<std::uint32_t>(slices().size()))
-      .integer(static_cast<std::uint32_t>(tables()))
-      .text(state_->text);
+      .integer(kSnapshotLayout)
+      .integer(static_cast<std::uint32_t>(state.options().server))
+      .integer(static_cast<std::uint32_t>(state.options().servers))
+      .integer(static_cast<std::uint32_t>(state.slices().size()))
+      .integer(static_cast<std::uint32_t>(state.tables()))
+      .text(state.spec_text());
   write_piece(write, count, piece);
-  for (int i = 0; i < state_->segment->slices(); ++i) {
-    const SliceSide side = state_->segment->current(i);
+  for (int i = 0; i < segment.slices(); ++i) {
+    const SliceSide side = segment.current(i);
     ByteWriter writer = begin_piece(piece, Piece::slice);
     writer.integer(static_cast<std::uint32_t>(i))
-        .integer(state_->segment->version(i))
+        .integer(segment.version(i))
         .integer(*side.updates);
     for (const std::uint64_t entry : side.ledger) writer.integer(entry);
-    const auto previous = state_->segment->previous(i);
+    const auto previous = segment.previous(i);
     writer.integer(static_cast<std::uint8_t>(previous.has_value()));
     std::uint64_t updates = 0;
-    get_slice(i, updates, piece);
+    state.get_slice(i, updates, piece);
     if (previous)
-      piece.append(reinterpret_cast<const char*>(previous->values),
-                   value_bytes(state_->segment->shape(i)));
+      piece.append(reinterpret_cast<const char*>(previous->values), value_bytes(segment.shape(i)));
     write_piece(write, count, piece);
   }
-  for (int i = 0; i < tables(); ++i) {
-    const SparseTable& table = *state_->tables[static_cast<std::size_t>(i)];
+  for (int i = 0; i < state.tables(); ++i) {
+    const SparseTable& table = state.table(i);
     ByteWriter writer = begin_piece(piece, Piece::table);
     writer.integer(static_cast<std::uint32_t>(i)).integer(table.version());
-    for (int worker = 0; worker < state_->spec.workers; ++worker)
+    for (int worker = 0; worker < state.spec().workers; ++worker)
       writer.integer(table.ledger(worker));
     write_piece(write, count, piece);
-    table.write_image([&](std::string_view rows) {
+    table.write_snapshot([&](std::string_view rows) {
       begin_piece(piece, Piece::rows).integer(static_cast<std::uint32_t>(i));
       piece.append(rows);
       write_piece(write, count, piece);
@@ -124,37 +126,40 @@ void ServerState::write_image(const std::function<void(std::string_view piece)>&
   write(piece);
 }
 
-std::unique_ptr<ServerState> ServerState::from_image(
-    int file, Options options, const std::function<std::optional<std::string>()>& read) try {
+std::unique_ptr<ServerState> state_from_snapshot(
+    int file, ServerState::Options options,
+    const std::function<std::optional<std::string>()>& read) try {
   Pieces pieces(read);
   ByteReader& reader = pieces.reader();
   if (pieces.next() != Piece::head || reader.text(kName.size()) != kName)
-    refuse_image("does not begin with its head");
+    refuse_snapshot("does not begin with its head");
   const auto layout = reader.integer<std::uint32_t>();
-  if (layout != kImageLayout)
-    refuse_image(fmt::format("has the layout {}; this program reads {}", layout, kImageLayout));
+  if (layout != kSnapshotLayout)
+    refuse_snapshot(
+        fmt::format("has the layout {}; this program reads {}", layout, kSnapshotLayout));
   const auto server = reader.integer<std::uint32_t>();
   const auto servers = reader.integer<std::uint32_t>();
   if (server != static_cast<std::uint32_t>(options.server) ||
       servers != static_cast<std::uint32_t>(options.servers))
-    refuse_image(fmt::format("is of server {} of {}, not of {} of {}", server, servers,
-                             options.server, options.servers));
+    refuse_snapshot(fmt::format("is of server {} of {}, not of {} of {}", server, servers,
+                                options.server, options.servers));
   const auto slice_count = reader.integer<std::uint32_t>();
   const auto table_count = reader.integer<std::uint32_t>();
   const ModelSpec spec = parse_model_spec(std::string(reader.text(kMaxSpecBytes)));
   reader.expect_end();
-  std::unique_ptr<ServerState> result = create(file, spec, 0, options);
+  std::unique_ptr<ServerState> result = ServerState::create(file, spec, 0, options);
   if (slice_count != result->slices().size() ||
       table_count != static_cast<std::uint32_t>(result->tables()))
-    refuse_image(fmt::format("has {} slices and {} tables where its model has {} and {}",
-                             slice_count, table_count, result->slices().size(), result->tables()));
+    refuse_snapshot(fmt::format("has {} slices and {} tables where its model has {} and {}",
+                                slice_count, table_count, result->slices().size(),
+                                result->tables()));
 
   std::size_t slices = 0;
   std::size_t tables = 0;
   while (true) {
     switch (pieces.next()) {
       case Piece::head:
-        refuse_image("has two heads");
+        refuse_snapshot("has two heads");
       case Piece::slice: {
         const int slice = expect_number(reader, slices++, slice_count, "slice");
         const auto version = reader.integer<std::uint64_t>();
@@ -162,14 +167,15 @@ std::unique_ptr<ServerState> ServerState::from_image(
         const std::vector<std::uint64_t> ledger = read_ledger(reader, spec.workers);
         const bool has_previous = reader.integer<std::uint8_t>() != 0;
         if (version > UINT64_MAX / 4 || (version == 0 && has_previous))
-          refuse_image(fmt::format("has a slice at version {}", version));
+          refuse_snapshot(fmt::format("has a slice at version {}", version));
         result->segment().set_version(slice, version);
         auto bytes = std::as_bytes(std::span(pieces.rest()));
         const std::uint64_t own = result->state_bytes(slice);
         if (has_previous) {
           const std::uint64_t values = value_bytes(result->segment().shape(slice));
           if (bytes.size() != own + values)
-            refuse_image(fmt::format("has {} bytes for a slice of {}", bytes.size(), own + values));
+            refuse_snapshot(
+                fmt::format("has {} bytes for a slice of {}", bytes.size(), own + values));
           std::ranges::copy(bytes.subspan(own), result->segment().add_previous(slice).values);
           bytes = bytes.first(own);
         }
@@ -186,26 +192,26 @@ std::unique_ptr<ServerState> ServerState::from_image(
         break;
       }
       case Piece::rows: {
-        if (tables == 0) refuse_image("has rows before their table");
+        if (tables == 0) refuse_snapshot("has rows before their table");
         const int table = expect_number(reader, tables - 1, table_count, "rows of table");
-        result->table(table).read_image_piece(pieces.rest());
+        result->table(table).apply_snapshot_piece(pieces.rest());
         break;
       }
       case Piece::end: {
         const auto count = reader.integer<std::uint64_t>();
         reader.expect_end();
         if (slices != slice_count || tables != table_count || count != pieces.count() - 1)
-          refuse_image(fmt::format("has {} of {} slices, {} of {} tables and {} of {} pieces",
-                                   slices, slice_count, tables, table_count, pieces.count() - 1,
-                                   count));
-        if (read()) refuse_image("goes on behind its end");
+          refuse_snapshot(fmt::format("has {} of {} slices, {} of {} tables and {} of {} pieces",
+                                      slices, slice_count, tables, table_count, pieces.count() - 1,
+                                      count));
+        if (read()) refuse_snapshot("goes on behind its end");
         result->mark_initialised();
         return result;
       }
     }
   }
 } catch (const ProtocolError& error) {
-  refuse_image("is cut off or damaged: " + error.message());
+  refuse_snapshot("is cut off or damaged: " + error.message());
 }
 
 }  // namespace cohort::ps

@@ -1,4 +1,4 @@
-#include "cohort/ps/model/model_spec.h"
+#include "cohort/ps/model/model_spec_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/ps/model/model_spec_difference.h"
 
 namespace cohort::ps {
 namespace {

@@ -1,11 +1,12 @@
-#include "cohort/ps/table/sparse_table_state.h"
+#include "cohort/ps/table/row_store.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
-#include "cohort/ps/state/memory_limit.h"
+#include "cohort/ps/rules/apply_update.h"
+#include "cohort/ps/table/memory_limit.h"
 
 namespace cohort::ps {
 namespace {
@@ -15,28 +16,28 @@ constexpr std::uint64_t kEraseJournalBytes = 32 << 10;
 
 }  // namespace
 
-TableShape SparseTable::State::shape(int workers) const {
+TableShape RowStore::shape(int workers) const {
   return {static_cast<std::uint64_t>(spec.dimension), static_cast<std::uint64_t>(slot_count(rule)),
           static_cast<std::uint64_t>(workers)};
 }
 
-std::uint64_t SparseTable::State::row_floats() const {
+std::uint64_t RowStore::row_floats() const {
   return static_cast<std::uint64_t>(spec.dimension) *
          static_cast<std::uint64_t>(1 + slot_count(rule));
 }
 
-std::uint64_t SparseTable::State::row_bytes() const {
+std::uint64_t RowStore::row_bytes() const {
   return (sizeof(RowHead) + row_floats() * sizeof(float) + 15) / 16 * 16;
 }
 
-void SparseTable::State::check_key(std::uint64_t key) const {
+void RowStore::check_key(std::uint64_t key) const {
   if (spec.rows != 0 && key >= spec.rows)
     throw InvalidInput(
         fmt::format("key {} of table '{}', which has rows 0 to {}", key, spec.name, spec.rows - 1),
         {.advice = "Give the table more rows, or rows = 0 for any key."});
 }
 
-std::vector<std::uint64_t> SparseTable::State::locate(const std::vector<std::uint64_t>& keys) {
+std::vector<std::uint64_t> RowStore::locate(const std::vector<std::uint64_t>& keys) {
   for (int attempt = 0;; ++attempt) {
     std::vector<std::uint64_t> slots(keys.size());
     std::uint64_t rows = 0;
@@ -58,8 +59,7 @@ std::vector<std::uint64_t> SparseTable::State::locate(const std::vector<std::uin
   }
 }
 
-void SparseTable::State::reserve(std::uint64_t rows, std::uint64_t candidates,
-                                 std::uint64_t touched) {
+void RowStore::reserve(std::uint64_t rows, std::uint64_t candidates, std::uint64_t touched) {
   // A new one takes a slot and a place in the index, and may leave a candidate's slot. Every key
   // counts as if it had a row already: at the memory limit the same update can then be made again.
   const std::uint64_t candidate_bytes =
@@ -73,7 +73,7 @@ void SparseTable::State::reserve(std::uint64_t rows, std::uint64_t candidates,
   memory.reserve_slots(SlotKind::candidate, candidates);
 }
 
-void SparseTable::State::sweep(std::uint64_t places) {
+void RowStore::sweep(std::uint64_t places) {
   if (spec.keep_for == 0) return;
   TableState& state = memory.state();
   const std::uint64_t enough = kEraseJournalBytes + UndoJournal::record_bytes(row_bytes());
@@ -95,8 +95,8 @@ void SparseTable::State::sweep(std::uint64_t places) {
   }
 }
 
-bool SparseTable::State::update(std::uint64_t key, std::uint64_t slot, const float* gradient,
-                                double lr, std::uint64_t version) {
+bool RowStore::update(std::uint64_t key, std::uint64_t slot, const float* gradient, double lr,
+                      std::uint64_t version) {
   const auto admit_after = static_cast<std::uint64_t>(std::max(spec.admit_after, 1));
   if (slot == 0) {
     slot = add(key, admit_after > 1);
@@ -116,7 +116,7 @@ bool SparseTable::State::update(std::uint64_t key, std::uint64_t slot, const flo
   return apply_rule(slot, gradient, lr);
 }
 
-bool SparseTable::State::apply_rule(std::uint64_t slot, const float* gradient, double lr) const {
+bool RowStore::apply_rule(std::uint64_t slot, const float* gradient, double lr) const {
   const auto dimension = static_cast<std::size_t>(spec.dimension);
   auto* at = reinterpret_cast<std::byte*>(values(slot));
   Update update;
@@ -130,7 +130,7 @@ bool SparseTable::State::apply_rule(std::uint64_t slot, const float* gradient, d
   return apply(rule, update);
 }
 
-std::uint64_t SparseTable::State::add(std::uint64_t key, bool candidate) {
+std::uint64_t RowStore::add(std::uint64_t key, bool candidate) {
   const std::uint64_t slot = memory.allocate(candidate ? SlotKind::candidate : SlotKind::row);
   head(slot) = {key, 0, candidate ? RowHead::kCandidate | RowHead::kSmall : 0};
   index.insert(key, slot);
@@ -138,7 +138,7 @@ std::uint64_t SparseTable::State::add(std::uint64_t key, bool candidate) {
   return slot;
 }
 
-void SparseTable::State::forget(std::uint64_t slot) {
+void RowStore::forget(std::uint64_t slot) {
   RowHead& row = head(slot);
   if (row.is_candidate()) {
     row.marks &= RowHead::kCandidate | RowHead::kSmall;
@@ -152,7 +152,7 @@ void SparseTable::State::forget(std::uint64_t slot) {
   }
 }
 
-std::uint64_t SparseTable::State::promote(std::uint64_t slot) {
+std::uint64_t RowStore::promote(std::uint64_t slot) {
   const RowHead old = head(slot);
   --memory.state().candidates;
   ++memory.state().rows;
@@ -167,7 +167,7 @@ std::uint64_t SparseTable::State::promote(std::uint64_t slot) {
   return slot;
 }
 
-void SparseTable::State::initialise(std::uint64_t slot) const {
+void RowStore::initialise(std::uint64_t slot) const {
   const auto dimension = static_cast<std::size_t>(spec.dimension);
   float* at = values(slot);
   initial_values(head(slot).key, at);
@@ -177,7 +177,7 @@ void SparseTable::State::initialise(std::uint64_t slot) const {
   }
 }
 
-void SparseTable::State::initial_values(std::uint64_t key, float* values) const {
+void RowStore::initial_values(std::uint64_t key, float* values) const {
   CounterRandom random(spec.seed, RandomStream::kEmbeddingRow, key);
   const auto scale = static_cast<float>(spec.initial_scale);
   for (int i = 0; i < spec.dimension; ++i)

@@ -9,11 +9,11 @@ namespace cohort::ps {
 
 // Memory of this process alone for a table that need not outlive it: addresses for any size, memory
 // as it is used. Threads: as the table's. Failure: SystemError where addresses are limited.
-class PrivateRoom {
+class PrivateArena {
  public:
-  PrivateRoom();
+  PrivateArena();
 
-  TableRoom room() const;  // valid as long as this
+  TableArena arena() const;  // valid as long as this
 
  private:
   struct Unmap {

@@ -1,4 +1,4 @@
-#include "cohort/ps/table/private_room.h"
+#include "cohort/ps/table/private_arena.h"
 
 #include <sys/mman.h>
 
@@ -13,9 +13,9 @@ constexpr std::size_t kBytes = std::size_t{64} << 30;
 
 }  // namespace
 
-void PrivateRoom::Unmap::operator()(std::byte* at) const { ::munmap(at, kBytes); }
+void PrivateArena::Unmap::operator()(std::byte* at) const { ::munmap(at, kBytes); }
 
-PrivateRoom::PrivateRoom() {
+PrivateArena::PrivateArena() {
   void* at = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED)
@@ -24,7 +24,7 @@ PrivateRoom::PrivateRoom() {
   memory_.reset(static_cast<std::byte*>(at));
 }
 
-TableRoom PrivateRoom::room() const {
+TableArena PrivateArena::arena() const {
   return {{memory_.get(), kBytes}, [](std::uint64_t) {}};
 }
 

@@ -3,7 +3,7 @@
 #include "cohort/base/deadline.h"
 #include "cohort/base/process/restart_state.h"
 #include "cohort/cluster/session/session.h"
-#include "cohort/ps/server.h"
+#include "cohort/ps/server/server.h"
 
 namespace cohort::ps {
 
