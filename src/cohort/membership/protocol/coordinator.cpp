@@ -14,13 +14,10 @@ using std::chrono::milliseconds;
 constexpr Time kFirstBreakDelay = milliseconds(50);
 constexpr Time kLongestBreakDelay = milliseconds(1000);
 
-// Clocks of two hosts do not run equally fast: leases end here a little later than they must.
-Time held(Time lease) { return lease + lease / 20; }
-
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options)
-    : options_(std::move(options)), target_(options_.most) {
+    : options_(std::move(options)), target_(options_.most), table_(options_.lease) {
   if (options_.least < 1 || options_.most < options_.least || options_.lease <= Time::zero())
     throw InvalidInput(fmt::format(
         "an elastic job cannot have {} to {} members with leases of {} ns; say 1 <= least <= most",
@@ -30,11 +27,6 @@ Coordinator::Coordinator(CoordinatorOptions options)
 
 void Coordinator::begin(Time now) {
   if (!started_) started_ = now;
-}
-
-Coordinator::MemberEntry* Coordinator::find(const std::string& id) {
-  const auto found = entries_.find(id);
-  return found == entries_.end() ? nullptr : found->second.get();
 }
 
 void Coordinator::send(const std::string& member, Message message) {
@@ -50,9 +42,9 @@ void Coordinator::tell(Time now, MembershipEvent event) {
 
 void Coordinator::handle(Time now, const Message& message) {
   begin(now);
-  MemberEntry* entry = find(message.member);
+  MemberEntry* entry = table_.find(message.member);
   if (entry == nullptr) {
-    if (message.kind == MessageKind::ready && !gone_.contains(message.member))
+    if (message.kind == MessageKind::ready && !table_.find_gone(message.member))
       admit(now, message);
     else
       answer_unknown(message);
@@ -60,8 +52,7 @@ void Coordinator::handle(Time now, const Message& message) {
   }
   entry->status.last_heard = now;
   // To hold a lease for longer than its member does is always safe.
-  if (entry->doubt == MemberEntry::Doubt::none)
-    leases_.renew(entry->lease, now + held(options_.lease));
+  if (entry->doubt == MemberEntry::Doubt::none) table_.renew(*entry, now);
   switch (message.kind) {
     case MessageKind::ready:
       // It waits for a view that it was sent, and that was lost on the way.
@@ -102,50 +93,37 @@ void Coordinator::admit(Time now, const Message& message) {
     ++ignored_;
     return;
   }
-  const auto dead = dead_.find(info.task);
-  if (dead != dead_.end() && info.incarnation <= dead->second) return;  // its last words
+  if (table_.is_dead(info)) return;  // its last words
   if (over_) {
-    gone_[message.member] = {MessageKind::dismissed, "training is over"};
+    table_.refuse(message.member, {MessageKind::dismissed, "training is over"});
     return answer_unknown(message);
   }
   if (!replace_older_run(now, info)) {
-    gone_[message.member] = {MessageKind::dismissed,
-                             fmt::format("{} was started again meanwhile", info.task)};
+    table_.refuse(message.member, {MessageKind::dismissed,
+                                   fmt::format("{} was started again meanwhile", info.task)});
     return answer_unknown(message);
   }
-  if (entries_.empty()) agreement_.reset();
-  if (!agreement_) agreement_ = message.text;
-  if (*agreement_ != message.text) {
-    gone_[message.member] = {MessageKind::refused, *agreement_};
+  if (const auto others = table_.disagreement(message.text)) {
+    table_.refuse(message.member, {MessageKind::refused, *others});
     tell(now, {.kind = MembershipEvent::Kind::refused,
                .member = message.member,
                .text = fmt::format("it was started with {}, the others with {}", message.text,
-                                   *agreement_)});
+                                   *others)});
     return answer_unknown(message);
   }
-  auto entry = std::make_unique<MemberEntry>();
-  entry->id = message.member;
-  entry->status.info = info;
-  entry->status.last_heard = now;
-  entry->arrival = ++arrivals_;
-  entry->lease = leases_.give(now + held(options_.lease), entry.get());
-  waiting_.emplace(entry->arrival, entry.get());
-  by_task_.emplace(info.task, entry.get());
-  entries_.emplace(entry->id, std::move(entry));
+  table_.add(now, info);
 }
 
 // A worker has one entry: the newest run of its process replaces the older ones. False: the newcomer
 // is itself the older one.
 bool Coordinator::replace_older_run(Time now, const MemberInfo& newcomer) {
-  std::vector<MemberEntry*> before;
-  const auto [first, last] = by_task_.equal_range(newcomer.task);
-  for (auto run = first; run != last; ++run) {
-    const MemberInfo& info = run->second->status.info;
-    if (std::pair(info.incarnation, info.rejoins) >
-        std::pair(newcomer.incarnation, newcomer.rejoins))
-      return false;
-    before.push_back(run->second);
-  }
+  const std::vector<MemberEntry*> before = table_.runs_of(newcomer.task);
+  const auto is_newer = [&](const MemberEntry* entry) {
+    const MemberInfo& info = entry->status.info;
+    return std::pair(info.incarnation, info.rejoins) >
+           std::pair(newcomer.incarnation, newcomer.rejoins);
+  };
+  if (std::any_of(before.begin(), before.end(), is_newer)) return false;
   for (MemberEntry* entry : before) {
     const std::string why = fmt::format("it came again as {}", newcomer.id());
     if (entry->status.info.incarnation == newcomer.incarnation)
@@ -157,12 +135,12 @@ bool Coordinator::replace_older_run(Time now, const MemberInfo& newcomer) {
 }
 
 void Coordinator::answer_unknown(const Message& message) {
-  const auto gone = gone_.find(message.member);
-  if (gone == gone_.end() || message.kind == MessageKind::leaving) {
+  const MemberTable::Gone* gone = table_.find_gone(message.member);
+  if (gone == nullptr || message.kind == MessageKind::leaving) {
     ++ignored_;
     return;
   }
-  send(message.member, {.kind = gone->second.how, .text = gone->second.why});
+  send(message.member, {.kind = gone->how, .text = gone->why});
 }
 
 void Coordinator::on_beat(Time now, MemberEntry& entry, const Message& message) {
@@ -172,7 +150,7 @@ void Coordinator::on_beat(Time now, MemberEntry& entry, const Message& message) 
   if (entry.doubt == MemberEntry::Doubt::disconnected) entry.doubt = MemberEntry::Doubt::none;
   if (over_) return send(entry.id, {.kind = MessageKind::over});
   if (entry.doubt == MemberEntry::Doubt::none) {
-    leases_.renew(entry.lease, now + held(options_.lease));
+    table_.renew(entry, now);
     send(entry.id,
          {.kind = MessageKind::lease, .number = message.number, .duration = options_.lease});
   }
@@ -204,7 +182,7 @@ void Coordinator::on_broken(Time now, MemberEntry& entry, const Message& message
     delay = std::min(kLongestBreakDelay, kFirstBreakDelay * (1 << std::min(breaks_ - 1, 10)));
   ++breaks_;
   break_due_ = now + delay;
-  add_reason(fmt::format("{} could not go on: {}", entry.status.info.task, message.text));
+  reasons_.add(fmt::format("{} could not go on: {}", entry.status.info.task, message.text));
 }
 
 void Coordinator::on_resumed(Time now, MemberEntry& entry, const Message& message) {
@@ -225,25 +203,22 @@ void Coordinator::on_resumed(Time now, MemberEntry& entry, const Message& messag
 
 void Coordinator::lost(Time now, const std::string& id, const std::string& why) {
   begin(now);
-  if (MemberEntry* entry = find(id)) remove(now, *entry, why);
+  if (MemberEntry* entry = table_.find(id)) remove(now, *entry, why);
   settle(now);
 }
 
 void Coordinator::lost(Time now, const std::string& task, int incarnation, const std::string& why) {
   begin(now);
-  int& dead = dead_.try_emplace(task, incarnation).first->second;
-  dead = std::max(dead, incarnation);
-  std::vector<MemberEntry*> gone;
-  const auto [first, last] = by_task_.equal_range(task);
-  for (auto run = first; run != last; ++run)
-    if (run->second->status.info.incarnation == incarnation) gone.push_back(run->second);
-  for (MemberEntry* entry : gone) remove(now, *entry, why);
+  table_.mark_dead(task, incarnation);
+  for (MemberEntry* entry : table_.runs_of(task))
+    if (entry->status.info.incarnation == incarnation) remove(now, *entry, why);
   settle(now);
 }
 
 void Coordinator::suspect(Time now, const std::string& id, const std::string& why) {
   begin(now);
-  if (MemberEntry* entry = find(id)) doubt(now, *entry, MemberEntry::Doubt::disconnected, why);
+  if (MemberEntry* entry = table_.find(id))
+    doubt(now, *entry, MemberEntry::Doubt::disconnected, why);
   settle(now);
 }
 
@@ -253,7 +228,7 @@ void Coordinator::doubt(Time now, MemberEntry& entry, MemberEntry::Doubt doubt,
   if (!entry.status.is_member) return evict(now, entry, why);
   if (entry.doubt == MemberEntry::Doubt::none && doubt == MemberEntry::Doubt::disconnected) {
     redo_ = Redo::unplanned;
-    add_reason(fmt::format("{}: {}", entry.status.info.task, why));
+    reasons_.add(fmt::format("{}: {}", entry.status.info.task, why));
   }
   entry.doubt = doubt;
   entry.doubted = why;
@@ -273,23 +248,18 @@ void Coordinator::remove(Time now, MemberEntry& entry, const std::string& why) {
     redo_ = Redo::planned;
   }
   if (entry.status.is_member || entry.asked)
-    add_reason(fmt::format("{}: {}", entry.status.info.task, why));
+    reasons_.add(fmt::format("{}: {}", entry.status.info.task, why));
   forget(entry, {MessageKind::evicted, why});
 }
 
-void Coordinator::forget(MemberEntry& entry, Gone gone) {
+void Coordinator::forget(MemberEntry& entry, MemberTable::Gone gone) {
   std::erase(members_, &entry);
   if (entry.finished) --finished_;
-  waiting_.erase(entry.arrival);
   if (change_) {
     if (entry.asked && !entry.reported) --change_->missing;
     std::erase(change_->candidates, &entry);
   }
-  const auto [first, last] = by_task_.equal_range(entry.status.info.task);
-  by_task_.erase(std::find_if(first, last, [&](const auto& at) { return at.second == &entry; }));
-  leases_.remove(entry.lease);
-  gone_[entry.id] = std::move(gone);
-  entries_.erase(std::string(entry.id));
+  table_.remove(entry, std::move(gone));
 }
 
 void Coordinator::resize(Time now, int members, const std::string& why) {
@@ -299,27 +269,17 @@ void Coordinator::resize(Time now, int members, const std::string& why) {
                                    options_.most, members));
   if (members == target_) return;
   target_ = members;
-  add_reason(why);
+  reasons_.add(why);
   settle(now);
 }
 
 void Coordinator::evict_expired(Time now) {
-  const Leases::Lease* first = leases_.first();
-  if (first == nullptr || first->end > now) return;
-  // Beats may lie unread. Who comes late was itself not there, and has many to read.
-  if (!grace_ || grace_->noticed < first->end) {
-    const bool late = now - first->end > options_.lease / 40;
-    grace_ = Grace{.noticed = now, .end = now + options_.lease / (late ? 4 : 40)};
-  }
-  if (now < grace_->end) return;
-  const Time noticed = grace_->noticed;
-  for (; first != nullptr && first->end <= noticed; first = leases_.first()) {
-    MemberEntry& entry = *static_cast<MemberEntry*>(first->holder);
-    const bool silent = entry.doubt == MemberEntry::Doubt::none;
-    evict(now, entry,
+  for (MemberEntry* entry : table_.expired(now)) {
+    const bool silent = entry->doubt == MemberEntry::Doubt::none;
+    evict(now, *entry,
           silent ? fmt::format("nothing was heard of it for {} ms",
-                               (now - entry.status.last_heard) / milliseconds(1))
-                 : std::string(entry.doubted));
+                               (now - entry->status.last_heard) / milliseconds(1))
+                 : std::string(entry->doubted));
   }
 }
 
@@ -328,9 +288,9 @@ void Coordinator::lose_patience(Time now) {
       now < *change_->reports_since + options_.report_patience)
     return;
   change_->overdue = true;
-  std::vector<MemberEntry*> late;
-  for (const auto& [id, entry] : entries_)
-    if (entry->asked && !entry->reported) late.push_back(entry.get());
+  std::vector<MemberEntry*> late = members_;
+  late.insert(late.end(), change_->candidates.begin(), change_->candidates.end());
+  std::erase_if(late, [](const MemberEntry* entry) { return !entry->asked || entry->reported; });
   for (MemberEntry* entry : late)
     doubt(now, *entry, MemberEntry::Doubt::overdue, "it did not come to rest");
 }
@@ -347,8 +307,7 @@ std::optional<Time> Coordinator::next_tick() const {
   if (!started_ || over_ || failed_) return std::nullopt;
   std::optional<Time> next;
   const auto due = [&](Time time) { next = next ? std::min(*next, time) : time; };
-  if (const Leases::Lease* first = leases_.first())
-    due(grace_ && first->end <= grace_->noticed ? grace_->end : first->end);
+  if (const auto expiry = table_.next_expiry()) due(*expiry);
   if (break_due_) due(*break_due_);
   if (short_since_) due(*short_since_ + options_.member_patience);
   if (change_ && change_->reports_since && !change_->overdue)
@@ -373,11 +332,11 @@ const View& Coordinator::view() const { return view_; }
 int Coordinator::target() const { return target_; }
 std::uint64_t Coordinator::ignored() const { return ignored_; }
 
-std::vector<Coordinator::MemberStatus> Coordinator::members() const {
+std::vector<MemberStatus> Coordinator::members() const {
   std::vector<MemberStatus> all;
-  all.reserve(entries_.size());
+  all.reserve(table_.size());
   for (const MemberEntry* entry : members_) all.push_back(entry->status);
-  for (const auto& [arrival, entry] : waiting_) all.push_back(entry->status);
+  for (const auto& [arrival, entry] : table_.waiting()) all.push_back(entry->status);
   return all;
 }
 

@@ -2,14 +2,14 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "cohort/membership/protocol/change_reasons.h"
 #include "cohort/membership/protocol/leases.h"
+#include "cohort/membership/protocol/member_table.h"
 #include "cohort/membership/protocol/message.h"
 #include "cohort/membership/protocol/view.h"
 
@@ -101,42 +101,13 @@ class Coordinator {
 
   // For status.
   enum class Phase { gathering, changing, training, over, failed };
-  struct MemberStatus {
-    MemberInfo info;
-    std::int64_t stage = kNoState;
-    std::int64_t step = 0;
-    double rate = 0;
-    Time last_heard{0};
-    bool is_member = false;  // of the current view; else it waits
-  };
   Phase phase() const;
-  const View& view() const;  // the last that was installed
-  std::vector<MemberStatus> members() const;
-  int target() const;             // members wanted
-  std::uint64_t ignored() const;  // messages that made no sense
+  const View& view() const;                   // the last that was installed
+  std::vector<MemberStatus> members() const;  // of the view, then those that wait
+  int target() const;                         // members wanted
+  std::uint64_t ignored() const;              // messages that made no sense
 
  private:
-  // A process that has said that it is ready, and is not gone.
-  struct MemberEntry {
-    MemberStatus status;
-    std::string id;
-    std::uint64_t arrival = 0;
-    Leases::Handle lease;
-    enum class Doubt { none, disconnected, overdue } doubt = Doubt::none;  // gets no more leases
-    std::string doubted;                                                   // why
-    std::uint32_t rank = 0;                                                // of a member, in view_
-    bool finished = false;
-    // Of the change under way:
-    bool asked = false;
-    bool reported = false;
-    Time asked_at{0};
-    std::int64_t stage = kNoState;
-    std::uint64_t base = 0;
-  };
-  struct Gone {
-    MessageKind how;
-    std::string why;
-  };
   struct Change {
     std::uint64_t number = 0;
     bool planned = false;
@@ -162,8 +133,7 @@ class Coordinator {
   void doubt(Time now, MemberEntry& entry, MemberEntry::Doubt doubt, const std::string& why);
   void evict(Time now, MemberEntry& entry, const std::string& why);
   void remove(Time now, MemberEntry& entry, const std::string& why);
-  void forget(MemberEntry& entry, Gone gone);
-  MemberEntry* find(const std::string& id);
+  void forget(MemberEntry& entry, MemberTable::Gone gone);
   void send(const std::string& member, Message message);
   void tell(Time now, MembershipEvent event);
 
@@ -179,8 +149,6 @@ class Coordinator {
   void send_install(const MemberEntry& entry, bool whole);
   void finish(Time now);
   void run_short(Time now);
-  void add_reason(const std::string& reason);
-  std::string reason() const;
 
   CoordinatorOptions options_;
   int target_;
@@ -188,21 +156,8 @@ class Coordinator {
   bool over_ = false;
   bool failed_ = false;
 
-  std::unordered_map<std::string, std::unique_ptr<MemberEntry>> entries_;
-  std::vector<MemberEntry*> members_;              // of view_, who still live, by rank
-  std::map<std::uint64_t, MemberEntry*> waiting_;  // by arrival
-  std::multimap<std::string, MemberEntry*> by_task_;
-  std::unordered_map<std::string, Gone> gone_;
-  std::unordered_map<std::string, int> dead_;  // task: its incarnations up to this one are dead
-  std::optional<std::string> agreement_;       // while a process with it is there
-  std::uint64_t arrivals_ = 0;
-  Leases leases_;
-  // Leases that had ended when it was noticed are taken for lost at `end`: until then mail is read.
-  struct Grace {
-    Time noticed{0};
-    Time end{0};
-  };
-  std::optional<Grace> grace_;
+  MemberTable table_;
+  std::vector<MemberEntry*> members_;  // of view_, who still live, by rank
 
   View view_;
   std::shared_ptr<const ViewChange> whole_view_;   // view_, for who knows nothing
@@ -210,8 +165,7 @@ class Coordinator {
   std::uint64_t number_ = 0;                       // newest ever proposed
   std::optional<Change> change_;
   Redo redo_ = Redo::none;  // a member was lost since the last proposal
-  std::vector<std::string> reasons_;
-  std::size_t more_reasons_ = 0;
+  ChangeReasons reasons_;
   bool resumed_ = false;
   std::size_t finished_ = 0;  // members
   int breaks_ = 0;            // successive views that broke although no member was lost

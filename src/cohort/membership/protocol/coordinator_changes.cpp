@@ -1,6 +1,5 @@
 // The coordinator's changes of view: when one is due, who takes part, what is installed.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,8 +9,6 @@
 
 namespace cohort::membership {
 namespace {
-
-constexpr std::size_t kMostReasons = 8;
 
 // worker/2 before worker/10.
 bool comes_before(const MemberInfo& a, const MemberInfo& b) {
@@ -48,7 +45,7 @@ bool Coordinator::settle_once(Time now) {
     return true;
   }
   const auto size = static_cast<int>(members_.size());
-  const bool grows = size < target_ && !waiting_.empty();
+  const bool grows = size < target_ && !table_.waiting().empty();
   // The lost member had not finished, or another has not: had all, training would be over.
   if (redo_ == Redo::unplanned || broke) {
     propose(now, false);
@@ -63,7 +60,7 @@ bool Coordinator::settle_once(Time now) {
 }
 
 bool Coordinator::is_time_to_start(Time now) {
-  const auto ready = static_cast<int>(waiting_.size());
+  const auto ready = static_cast<int>(table_.waiting().size());
   if (ready >= std::min(options_.initial, target_)) return true;
   if (now < *started_ + options_.start_patience) return false;
   if (ready >= options_.least) return true;
@@ -74,33 +71,19 @@ bool Coordinator::is_time_to_start(Time now) {
 void Coordinator::run_short(Time now) {
   if (!short_since_) {
     short_since_ = change_ ? now : *started_;
-    tell(now, {.kind = MembershipEvent::Kind::waiting,
-               .text = fmt::format("{} of at least {} workers are there", entries_.size(),
-                                   options_.least),
-               .view = view_});
+    tell(now,
+         {.kind = MembershipEvent::Kind::waiting,
+          .text = fmt::format("{} of at least {} workers are there", table_.size(), options_.least),
+          .view = view_});
   }
   if (now < *short_since_ + options_.member_patience) return;
   failed_ = true;
-  tell(now, {.kind = MembershipEvent::Kind::failed,
-             .text = fmt::format("only {} of at least {} workers were there for {} s{}{}",
-                                 entries_.size(), options_.least,
-                                 options_.member_patience / std::chrono::seconds(1),
-                                 reasons_.empty() ? "" : "; ", reason()),
-             .view = view_});
-}
-
-void Coordinator::add_reason(const std::string& reason) {
-  if (std::find(reasons_.begin(), reasons_.end(), reason) != reasons_.end()) return;
-  if (reasons_.size() < kMostReasons)
-    reasons_.push_back(reason);
-  else
-    ++more_reasons_;
-}
-
-std::string Coordinator::reason() const {
-  std::string text = fmt::format("{}", fmt::join(reasons_, "; "));
-  if (more_reasons_ > 0) text += fmt::format("; and {} more", more_reasons_);
-  return text;
+  tell(now,
+       {.kind = MembershipEvent::Kind::failed,
+        .text = fmt::format("only {} of at least {} workers were there for {} s{}{}", table_.size(),
+                            options_.least, options_.member_patience / std::chrono::seconds(1),
+                            reasons_.empty() ? "" : "; ", reasons_.text()),
+        .view = view_});
 }
 
 void Coordinator::propose(Time now, bool planned) {
@@ -111,7 +94,8 @@ void Coordinator::propose(Time now, bool planned) {
   change_ = Change{.number = ++number_, .planned = planned};
   View view;
   view.number = number_;
-  tell(now, {.kind = MembershipEvent::Kind::proposed, .text = reason(), .view = std::move(view)});
+  tell(now,
+       {.kind = MembershipEvent::Kind::proposed, .text = reasons_.text(), .view = std::move(view)});
   change_->candidates = std::move(candidates);
   change_->missing = members_.size() + change_->candidates.size();
   for (MemberEntry* entry : members_) ask(now, *entry);
@@ -126,12 +110,13 @@ void Coordinator::ask(Time now, MemberEntry& entry) {
   send(entry.id, {.kind = MessageKind::propose,
                   .number = change_->number,
                   .planned = change_->planned,
-                  .text = reason()});
+                  .text = reasons_.text()});
 }
 
 // Newcomers as far as there is room. Who comes while a change is under way is taken along.
 void Coordinator::take_candidates(Time now) {
-  for (auto next = waiting_.upper_bound(change_->considered); next != waiting_.end(); ++next) {
+  for (auto next = table_.waiting().upper_bound(change_->considered);
+       next != table_.waiting().end(); ++next) {
     if (static_cast<int>(members_.size() + change_->candidates.size()) >= target_) return;
     auto& [arrival, entry] = *next;
     change_->considered = arrival;
@@ -173,8 +158,8 @@ void Coordinator::install(Time now) {
   for (MemberEntry* entry : change_->candidates) {
     entry->asked = false;
     if (members_.size() >= wanted) continue;  // the job was made smaller meanwhile: it waits on
-    waiting_.erase(entry->arrival);
-    add_reason(fmt::format("{} joined", entry->status.info.task));
+    table_.end_wait(*entry);
+    reasons_.add(fmt::format("{} joined", entry->status.info.task));
     members_.push_back(entry);
   }
   View next;
@@ -183,8 +168,8 @@ void Coordinator::install(Time now) {
   for (const MemberEntry* entry : members_)
     next.members.push_back({entry->status.info, entry->stage});
   for (const MemberEntry* entry : dismissed)
-    add_reason(fmt::format("{} left", entry->status.info.task));
-  next.reason = reason();
+    reasons_.add(fmt::format("{} left", entry->status.info.task));
+  next.reason = reasons_.text();
   view_change_ =
       std::make_shared<const ViewChange>(change_between(view_, std::move(removed), next));
   whole_view_ = std::make_shared<const ViewChange>(change_between(View(), {}, next));
@@ -194,8 +179,7 @@ void Coordinator::install(Time now) {
   redo_ = Redo::none;
   break_due_.reset();
   short_since_.reset();
-  reasons_.clear();
-  more_reasons_ = 0;
+  reasons_ = {};
   resumed_ = false;
   finished_ = 0;
   tell(now, {.kind = MembershipEvent::Kind::installed, .text = view_.reason, .view = view_});
@@ -225,7 +209,7 @@ void Coordinator::send_install(const MemberEntry& entry, bool whole) {
 void Coordinator::finish(Time now) {
   over_ = true;
   for (const MemberEntry* entry : members_) send(entry->id, {.kind = MessageKind::over});
-  const std::map<std::uint64_t, MemberEntry*> waiting = waiting_;
+  const std::map<std::uint64_t, MemberEntry*> waiting = table_.waiting();  // forget() changes it
   for (const auto& [arrival, entry] : waiting) {
     const std::string why = "training is over";
     send(entry->id, {.kind = MessageKind::dismissed, .text = why});

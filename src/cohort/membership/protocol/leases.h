@@ -28,6 +28,7 @@ class Leases {
   void remove(Handle lease) { leases_.erase(lease); }
 
   const Lease* first() const { return leases_.empty() ? nullptr : &leases_.front(); }
+  const std::list<Lease>& all() const { return leases_; }
 
  private:
   std::list<Lease> leases_;

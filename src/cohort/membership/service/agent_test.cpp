@@ -204,7 +204,7 @@ TEST(AgentTest, WhatWasCommittedShowsInTheStatus) {
   auto workers = start(job, 1);
   (*workers[0])->committed(12, 7, 850.5);
   Deadline deadline = soon();
-  Coordinator::MemberStatus member;
+  MemberStatus member;
   while (member.step != 7 && !deadline.expired()) {
     member = job.service().status().members.at(0);
     std::this_thread::sleep_for(milliseconds(5));

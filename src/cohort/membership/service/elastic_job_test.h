@@ -45,7 +45,7 @@ class ElasticJob {
   void wait_heard(const std::string& id, Time time) {
     const Deadline deadline = soon();
     while (!deadline.expired()) {
-      for (const Coordinator::MemberStatus& member : service_->status().members)
+      for (const MemberStatus& member : service_->status().members)
         if (member.info.id() == id && member.last_heard >= time) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
