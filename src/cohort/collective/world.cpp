@@ -22,6 +22,8 @@ bool read_flag(const cluster::Environment& environment, const char* name) {
   return value == "1";
 }
 
+constexpr unsigned kLongestSilence = 86400;
+
 }  // namespace
 
 NetworkOptions NetworkOptions::from(const cluster::Environment& environment,
@@ -39,6 +41,16 @@ NetworkOptions NetworkOptions::from(const cluster::Environment& environment,
           fmt::format("COHORT_STREAMS is '{}'", text),
           {.advice = fmt::format("Set it to a number from 0 to {}.", transport::tcp::kMaxStreams)});
     options.streams = static_cast<int>(*streams);
+  }
+  if (const std::string text = environment.find_value("COHORT_SILENCE").value_or("");
+      !text.empty()) {
+    const auto seconds = parse_unsigned(text);
+    if (!seconds || *seconds > kLongestSilence)
+      throw InvalidInput(fmt::format("COHORT_SILENCE is '{}'", text),
+                         {.advice = fmt::format("Set it to a number of seconds from 0 (a silent "
+                                                "peer ends no call before its deadline) to {}.",
+                                                kLongestSilence)});
+    options.silence = std::chrono::seconds(*seconds);
   }
   if (const std::string file = environment.find_value("COHORT_TUNING").value_or("");
       !file.empty() && role.rank == 0)

@@ -29,8 +29,6 @@ class Domain {
   int index() const { return index_; }
   int size() const { return static_cast<int>(arena_ranks_.size()); }
   Arena& arena() const { return *arena_; }
-  const std::shared_ptr<Arena>& arena_pointer() const { return arena_; }
-  int arena_rank(int member) const { return arena_ranks_[member]; }
   std::byte* shared() const { return shared_; }
 
   // Frees memory of this rank's that members may still look at, after all their Domains are gone.

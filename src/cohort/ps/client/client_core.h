@@ -100,7 +100,7 @@ struct ClientCore {
 
   const ClientOptions options;
   const std::uint64_t process;  // tells this one from others that were the same worker
-  std::unique_ptr<transport::tcp::TlsContext> tls;
+  std::unique_ptr<TlsContext> tls;
   EventLoop loop;
   std::atomic<std::uint64_t> reconnects{0};
 

@@ -8,9 +8,9 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/net/pacing.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/transport/shm/fd_passing.h"
-#include "cohort/transport/tcp/loopback.h"
 
 namespace cohort::ps {
 
@@ -33,9 +33,9 @@ UniqueFd begin_connect(const SocketAddress& address) {
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set(IPPROTO_TCP, TCP_KEEPCNT, 3);
-  transport::tcp::avoid_pacing(socket.get(), address);
+  avoid_pacing(socket.get(), address);
   if (::connect(socket.get(), address.get(), address.size) != 0 && errno != EINPROGRESS)
-    throw PeerError(std::strerror(errno));
+    throw PeerError(fmt::format("its address does not answer: {}", std::strerror(errno)));
   return socket;
 }
 
@@ -65,25 +65,42 @@ UniqueFd Link::connect_unix(const std::string& name) {
   return {};
 }
 
-UniqueFd Link::connect_tcp() {
-  const auto& address = core_.options.servers[static_cast<std::size_t>(server_)];
-  const auto addresses =
-      resolve(Endpoint::tcp(address.host, address.port), Deadline::after(kResolveLimit));
-  return begin_connect(addresses[next_address_++ % addresses.size()]);
-}
-
+// The name server may take its time: the loop goes on meanwhile.
 void Link::dial() {
   timer_ = 0;
-  if (closed_ || connection_) return;
+  if (closed_ || connection_ || lookup_) return;
+  const auto& address = core_.options.servers[static_cast<std::size_t>(server_)];
   try {
-    UniqueFd socket = connect_tcp();
-    watch(std::make_unique<Connection>(core_.tls
-                                           ? core_.tls->make_channel(std::move(socket), false)
-                                           : transport::tcp::make_plain_channel(std::move(socket)),
+    lookup_.emplace(Endpoint::tcp(address.host, address.port));
+    if (lookup_->is_done()) return connect_tcp();
+    core_.loop.add(lookup_->fd(), EPOLLIN, [this](std::uint32_t) { connect_tcp(); });
+    timer_ = core_.loop.call_after(kResolveLimit, [this, host = address.host] {
+      timer_ = 0;
+      lost(fmt::format("the name '{}' was not resolved in time", host));
+    });
+  } catch (...) {
+    core_.fail(std::current_exception());
+  }
+}
+
+void Link::end_lookup() {
+  if (!lookup_) return;
+  core_.loop.remove(lookup_->fd());
+  lookup_.reset();
+}
+
+void Link::connect_tcp() {
+  if (timer_ != 0) core_.loop.cancel(std::exchange(timer_, 0));
+  NameLookup found = std::move(*lookup_);
+  core_.loop.remove(found.fd());
+  lookup_.reset();
+  try {
+    const auto addresses = found.take();
+    UniqueFd socket = begin_connect(addresses[next_address_++ % addresses.size()]);
+    watch(std::make_unique<Connection>(core_.tls ? core_.tls->make_channel(std::move(socket), false)
+                                                 : make_plain_channel(std::move(socket)),
                                        handshake(), false, *this));
   } catch (const PeerError& error) {
-    lost(error.message());
-  } catch (const TimeoutError& error) {
     lost(error.message());
   } catch (...) {
     core_.fail(std::current_exception());
@@ -107,6 +124,7 @@ void Link::watch(std::unique_ptr<Connection> connection) {
 
 void Link::drop() {
   if (timer_ != 0) core_.loop.cancel(std::exchange(timer_, 0));
+  end_lookup();
   if (!connection_) return;
   core_.loop.remove(connection_->fd());
   connection_.reset();

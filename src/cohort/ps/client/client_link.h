@@ -74,7 +74,8 @@ class Link : public ConnectionOwner {
   void lost(const std::string& reason);
   void enter();  // the connection stays: say hello
   UniqueFd connect_unix(const std::string& name);
-  UniqueFd connect_tcp();
+  void connect_tcp();  // once lookup_ is done
+  void end_lookup();
   HandshakeOptions handshake() const;
 
   // ---- client_inbound.cpp
@@ -114,6 +115,7 @@ class Link : public ConnectionOwner {
   EventLoop::TimerId timer_ = 0;
   std::chrono::milliseconds pause_;
   std::minstd_rand random_;
+  std::optional<NameLookup> lookup_;  // of the server's name, while it is asked for
   std::size_t next_address_ = 0;
   bool closed_ = false;
   bool said_hello_ = false;

@@ -88,8 +88,8 @@ void ReplicaConnector::attempt() {
   const cluster::Address& address = options_.servers[static_cast<std::size_t>(holder)];
   try {
     UniqueFd fd = begin_connect(Endpoint::tcp(address.host, address.port), attempts_++);
-    auto channel = tls_ ? tls_->make_channel(std::move(fd), false)
-                        : transport::tcp::make_plain_channel(std::move(fd));
+    auto channel =
+        tls_ ? tls_->make_channel(std::move(fd), false) : make_plain_channel(std::move(fd));
     connection_ = std::make_unique<Connection>(std::move(channel), handshake_, false, owner_);
     watched_ = connection_->wanted_events();
     loop_.add(connection_->fd(), watched_, [this](std::uint32_t events) { on_events(events); });

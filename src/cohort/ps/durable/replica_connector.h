@@ -61,7 +61,7 @@ class ReplicaConnector {
   ConnectionOwner& owner_;
   const std::function<void(const Error&)> lost_;
   const HandshakeOptions handshake_;
-  std::unique_ptr<transport::tcp::TlsContext> tls_;
+  std::unique_ptr<TlsContext> tls_;
   std::unique_ptr<Connection> connection_;
   std::uint32_t watched_ = 0;
   std::chrono::milliseconds pause_;

@@ -55,7 +55,7 @@ using ReplicaMessage = std::variant<ReplicaHello, ReplicaPiece, ReplicaImageEnd,
                                     ReplicaWelcome, ReplicaAck, ReplicaRefused>;
 
 bool is_replica_message(std::string_view control);
-std::string encode(const ReplicaMessage& message);
+std::string encode(ReplicaMessage message);  // a reason is cut to what is read again
 // Throws ProtocolError for anything that encode() does not write.
 ReplicaMessage decode_replica_message(std::string_view control);
 

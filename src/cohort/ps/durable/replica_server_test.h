@@ -82,7 +82,7 @@ class ReplicaServer {
     if (!fd) return;
     auto peer = std::make_unique<Peer>(*this);
     auto channel = tls_ ? tls_->make_channel(std::move(fd), true)
-                        : transport::tcp::make_plain_channel(std::move(fd));
+                        : make_plain_channel(std::move(fd));
     peer->connection = std::make_unique<Connection>(std::move(channel), handshake_, true, *peer);
     Peer* at = peer.get();
     peers_.push_back(std::move(peer));
@@ -104,7 +104,7 @@ class ReplicaServer {
   EventLoop& loop_;
   const HandshakeOptions handshake_;
   ReplicaHolder holder_;
-  const std::unique_ptr<transport::tcp::TlsContext> tls_;
+  const std::unique_ptr<TlsContext> tls_;
   UniqueFd listener_;
   int pieces_ = 0;
   std::list<std::unique_ptr<Peer>> peers_;

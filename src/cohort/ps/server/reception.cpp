@@ -9,9 +9,9 @@
 #include "cohort/base/crypto/hmac.h"
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/net/pacing.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/base/process/limits.h"
-#include "cohort/transport/tcp/loopback.h"
 
 namespace cohort::ps {
 
@@ -37,7 +37,7 @@ Reception::Reception(EventLoop& loop, ReceptionOptions options, SessionHost& hos
       gone_(std::move(gone)),
       refusals_(options_.name, "connections refused") {
   UniqueFd listener = listen_on(Endpoint::tcp(options_.bind_host, options_.address.port));
-  transport::tcp::avoid_pacing_of_accepted(listener.get());
+  avoid_pacing_of_accepted(listener.get());
   const Endpoint bound = local_endpoint(listener.get());
   options_.address.port = bound.port();
   const bool is_local = resolve(bound, Deadline::never()).front().is_loopback();
@@ -101,8 +101,8 @@ void Reception::add(UniqueFd socket, bool is_unix) {
   const Id id = next_id_++;
   const auto connect = [&](ConnectionOwner& owner) {
     if (is_unix) return std::make_unique<Connection>(std::move(socket), handshake_, true, owner);
-    auto channel = tls_ ? tls_->make_channel(std::move(socket), true)
-                        : transport::tcp::make_plain_channel(std::move(socket));
+    auto channel =
+        tls_ ? tls_->make_channel(std::move(socket), true) : make_plain_channel(std::move(socket));
     return std::make_unique<Connection>(std::move(channel), handshake_, true, owner);
   };
   auto session = std::make_unique<WorkerSession>(id, connect, host_, buffers_);

@@ -74,7 +74,7 @@ class Reception {
   std::optional<Acceptor> tcp_acceptor_;
   std::optional<Acceptor> unix_acceptor_;
   HandshakeOptions handshake_;
-  std::unique_ptr<transport::tcp::TlsContext> tls_;
+  std::unique_ptr<TlsContext> tls_;
   ReceiveBuffers buffers_;
   std::unordered_map<Id, std::unique_ptr<WorkerSession>> sessions_;
   std::set<Id> strangers_;  // that have not said Hello, in order of arrival

@@ -49,7 +49,7 @@ class ScriptedWorker : public ConnectionOwner {
     const HandshakeOptions handshake{kProtocol, std::move(secret), "worker"};
     if (server.is_tcp())
       connection_ = std::make_unique<Connection>(
-          transport::tcp::make_plain_channel(std::move(socket_)), handshake, false, *this);
+          make_plain_channel(std::move(socket_)), handshake, false, *this);
     else
       connection_ = std::make_unique<Connection>(std::move(socket_), handshake, false, *this);
   }

@@ -119,14 +119,13 @@ void Engine::say_goodbye(const Goodbye& goodbye) {
   while (!streams.empty()) {
     std::vector<pollfd> waiting;
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      Outbound& outbound = streams[i]->outbound();
       while (streams[i]->write_once()) continue;
-      if (!told[i] && outbound.idle()) {
-        outbound.start(goodbye);
+      if (!told[i] && streams[i]->idle()) {
+        streams[i]->start(goodbye);
         told[i] = true;
         while (streams[i]->write_once()) continue;
       }
-      if (!outbound.idle() && !streams[i]->hung_up())
+      if (!streams[i]->idle() && !streams[i]->hung_up())
         waiting.push_back({streams[i]->fd(), POLLOUT, 0});
     }
     if (waiting.empty() || limit.expired()) break;

@@ -1,4 +1,4 @@
-#include "cohort/transport/tcp/loopback.h"
+#include "cohort/base/net/pacing.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -6,7 +6,7 @@
 
 #include <string_view>
 
-namespace cohort::transport::tcp {
+namespace cohort {
 
 void avoid_pacing(int socket, const SocketAddress& address) noexcept {
   if (address.family() == AF_UNIX || !address.is_loopback()) return;
@@ -23,4 +23,4 @@ void avoid_pacing_of_accepted(int listener) noexcept {
     avoid_pacing(listener, bound);
 }
 
-}  // namespace cohort::transport::tcp
+}  // namespace cohort

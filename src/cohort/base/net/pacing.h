@@ -2,7 +2,7 @@
 
 #include "cohort/base/net/endpoint.h"
 
-namespace cohort::transport::tcp {
+namespace cohort {
 
 // For a socket that is about to connect to `address`: where that is a loopback address, chooses a
 // congestion control that does not pace what it sends. Nothing can be congested there, and the
@@ -14,4 +14,4 @@ void avoid_pacing(int socket, const SocketAddress& address) noexcept;
 // The same for the connections that a listening socket will accept.
 void avoid_pacing_of_accepted(int listener) noexcept;
 
-}  // namespace cohort::transport::tcp
+}  // namespace cohort

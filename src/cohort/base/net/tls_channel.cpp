@@ -1,3 +1,5 @@
+#include "cohort/base/net/tls_channel.h"
+
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -8,9 +10,8 @@
 #include <string>
 
 #include "cohort/base/error.h"
-#include "cohort/transport/tcp/channel.h"
 
-namespace cohort::transport::tcp {
+namespace cohort {
 
 namespace {
 
@@ -218,4 +219,4 @@ std::unique_ptr<Channel> TlsContext::make_channel(UniqueFd socket, bool server) 
   return std::make_unique<TlsChannel>(state_->context, state_->method, std::move(socket), server);
 }
 
-}  // namespace cohort::transport::tcp
+}  // namespace cohort
