@@ -135,10 +135,10 @@ void fields(Io& io, M& m) {
     io(m.request), io(m.clock), io(m.before);
   } else if constexpr (std::is_same_v<T, RowsPull>) {
     io(m.request), io(m.table), io(m.sequence);
-  } else if constexpr (std::is_same_v<T, Hold> || std::is_same_v<T, AskStats> ||
-                       std::is_same_v<T, PullDone> || std::is_same_v<T, CutDone>) {
+  } else if constexpr (std::is_same_v<T, FreezeRequest> || std::is_same_v<T, AskStats> ||
+                       std::is_same_v<T, PullDone> || std::is_same_v<T, SnapshotDone>) {
     io(m.request);
-  } else if constexpr (std::is_same_v<T, Cut> || std::is_same_v<T, Held>) {
+  } else if constexpr (std::is_same_v<T, SnapshotRequest> || std::is_same_v<T, Frozen>) {
     io(m.request), io.list(m.sequences, kMaxNumbers);
   } else if constexpr (std::is_same_v<T, Welcome>) {
     io(m.initialised), io.text(m.spec, kMaxText), io(m.finished);
