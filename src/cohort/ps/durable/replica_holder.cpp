@@ -10,8 +10,9 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
-#include "cohort/ps/durable/replica_connector.h"
 #include "cohort/ps/durable/replica_messages.h"
+#include "cohort/ps/durable/replica_options.h"
+#include "cohort/ps/state/replay.h"
 #include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
@@ -171,18 +172,14 @@ void ReplicaHolder::Session::on_record(ReplicaRecord& message, std::span<const s
         fmt::format("{} sent record {} after {}", identity_, message.index, copy_->applied));
   UpdateRecord& record = message.record;
   record.payload = payload;
-  std::uint64_t version = copy_->state->version(record);
-  if (record.version > version + 1)
-    throw ProtocolError(fmt::format("{} sent version {} of {}, whose last is {}", identity_,
-                                    record.version, record.target, version));
-  if (record.version == version + 1) {
-    try {
-      copy_->state->prepare(record);
-    } catch (const InvalidInput& error) {
-      refuse(false, error.what());
-      return;
-    }
-    copy_->state->publish(record);
+  try {
+    replay(*copy_->state, record);
+  } catch (const ProtocolError& error) {
+    throw ProtocolError(
+        fmt::format("{} sent a record that does not fit: {}", identity_, error.message()));
+  } catch (const InvalidInput& error) {
+    refuse(false, error.what());
+    return;
   }
   copy_->applied = std::max(copy_->applied, message.index);
   acknowledge_ = copy_->applied;
@@ -228,21 +225,9 @@ bool ReplicaHolder::Session::produce(Outgoing& next) {
   return true;
 }
 
-std::unique_ptr<ConnectionOwner> ReplicaHolder::adopt(Connection& connection,
+std::unique_ptr<ConnectionOwner> ReplicaHolder::serve(Connection& connection,
                                                       std::string identity) {
   return std::make_unique<Session>(*this, connection, std::move(identity));
-}
-
-bool ReplicaHolder::has_copy(int primary) const {
-  auto found = copies_.find(primary);
-  return found != copies_.end() && found->second.state != nullptr;
-}
-
-std::uint64_t ReplicaHolder::bytes() const {
-  std::uint64_t sum = 0;
-  for (const auto& [primary, copy] : copies_)
-    if (copy.state) sum += copy.state->segment().bytes();
-  return sum;
 }
 
 }  // namespace cohort::ps

@@ -30,8 +30,8 @@ struct QueuedRecord {
   Clock::time_point since = Clock::now();
 };
 
-// Somebody who waits until the copy has all up to `index`.
-struct Mark {
+// A caller of save_snapshot() that waits until the copy has all up to `index`.
+struct SnapshotWait {
   std::uint64_t index = 0;
   Callback done;
   Clock::time_point since = Clock::now();
@@ -61,7 +61,7 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   void deliver();
   void take_snapshot();
   bool produce_piece(Outgoing& next);
-  void on_lost(const Error& error);
+  bool on_lost(std::exception_ptr error);
   void be_patient();
   void watch();
 
@@ -71,7 +71,7 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   const ServerState* state_ = nullptr;
   std::deque<QueuedRecord> items_;  // indices without a gap, the last is next_index_ - 1
-  std::deque<Mark> marks_;
+  std::deque<SnapshotWait> snapshot_waits_;
   std::uint64_t next_index_ = 1;
   std::uint64_t acknowledged_ = 0;
 
@@ -85,10 +85,12 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   std::shared_ptr<const std::string> payload_;  // being written
   std::optional<ReplicaImageEnd> snapshot_end_;
 
-  std::string trouble_;  // why there is no connection
+  std::string trouble_;    // why there is no connection
+  bool replaced_ = false;  // by another process: this server has to end
   bool warned_ = false;
   std::optional<EventLoop::TimerId> patience_;
-  ReplicaConnector connector_;
+  std::unique_ptr<TlsContext> tls_;
+  ServerConnector connector_;
 };
 
 ReplicaLink::ReplicaLink(EventLoop& loop, const ReplicaOptions& options)
@@ -101,7 +103,11 @@ ReplicaLink::ReplicaLink(EventLoop& loop, const ReplicaOptions& options)
         return own;
       }()),
       holder_(replica_holder_name(options)),
-      connector_(loop, options_, *this, [this](const Error& error) { on_lost(error); }) {}
+      tls_(replica_tls(options_)),
+      connector_(loop, replica_connector_options(options_, tls_.get()), *this,
+                 [this](std::exception_ptr error) { return on_lost(error); }) {
+  connector_.connect();
+}
 
 ReplicaLink::~ReplicaLink() {
   *alive_ = false;
@@ -119,18 +125,18 @@ void ReplicaLink::append(const UpdateRecord& record, Callback durable) {
   item.record.payload = {};
   items_.push_back(std::move(item));
   be_patient();
-  connector_.wake();
+  connector_.kick();
 }
 
 void ReplicaLink::save_snapshot(const ServerState& state, Callback done) {
   COHORT_CHECK(!state_ || state_ == &state, "a replica of two states");
   state_ = &state;
-  marks_.push_back({.index = next_index_ - 1, .done = std::move(done)});
+  snapshot_waits_.push_back({.index = next_index_ - 1, .done = std::move(done)});
   be_patient();
   loop_.post([this, alive = alive_] {
     if (*alive) deliver();
   });
-  connector_.wake();
+  connector_.kick();
 }
 
 void ReplicaLink::opened(const std::string&) {
@@ -138,7 +144,8 @@ void ReplicaLink::opened(const std::string&) {
   in_step_ = false;
   pieces_.clear();
   snapshot_end_.reset();
-  connector_.wake_later();
+  connector_.settled();
+  connector_.wake();
 }
 
 std::optional<std::byte*> ReplicaLink::place(std::string_view, std::size_t bulk_bytes) {
@@ -158,7 +165,7 @@ void ReplicaLink::received(std::string_view control, std::byte*, std::size_t, Un
 }
 
 void ReplicaLink::on_welcome(const ReplicaWelcome& welcome) {
-  connector_.proven();
+  connector_.reset_pause();
   phase_ = Phase::sending;
   trouble_.clear();
   bool same = welcome.has_copy && welcome.incarnation == options_.incarnation;
@@ -170,12 +177,13 @@ void ReplicaLink::on_welcome(const ReplicaWelcome& welcome) {
     sent_ = welcome.applied;
     acknowledge(welcome.applied);
   }
-  connector_.wake_later();
+  connector_.wake();
 }
 
 void ReplicaLink::on_refused(const ReplicaRefused& refused) {
   if (!refused.replaced)
     throw ProtocolError(fmt::format("it refuses the copy: {}", refused.reason));
+  replaced_ = true;
   // Not from here: what is thrown here ends the connection, not the loop.
   loop_.post([alive = alive_, holder = holder_, reason = refused.reason] {
     if (*alive)
@@ -204,9 +212,10 @@ void ReplicaLink::deliver() {
     items_.pop_front();
     durable();
   }
-  while (*alive && in_step_ && !marks_.empty() && marks_.front().index <= acknowledged_) {
-    Callback done = std::move(marks_.front().done);
-    marks_.pop_front();
+  while (*alive && in_step_ && !snapshot_waits_.empty() &&
+         snapshot_waits_.front().index <= acknowledged_) {
+    Callback done = std::move(snapshot_waits_.front().done);
+    snapshot_waits_.pop_front();
     done();
   }
 }
@@ -271,10 +280,15 @@ bool ReplicaLink::produce(Outgoing& next) {
   return true;
 }
 
-void ReplicaLink::on_lost(const Error& error) {
-  trouble_ = error.message();
+bool ReplicaLink::on_lost(std::exception_ptr why) {
   phase_ = Phase::waiting;
   in_step_ = false;
+  try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    trouble_ = error.message();
+  }
+  return !replaced_;
 }
 
 void ReplicaLink::be_patient() {
@@ -283,15 +297,17 @@ void ReplicaLink::be_patient() {
 
 void ReplicaLink::watch() {
   patience_.reset();
-  if (items_.empty() && marks_.empty()) return;
+  if (items_.empty() && snapshot_waits_.empty()) return;
   auto since = Clock::time_point::max();
   if (!items_.empty()) since = items_.front().since;
-  if (!marks_.empty()) since = std::min(since, marks_.front().since);
-  if (!warned_ && Clock::now() - since >= kPatience) {
-    warned_ = true;
+  if (!snapshot_waits_.empty()) since = std::min(since, snapshot_waits_.front().since);
+  if (const auto due = since + kPatience; Clock::now() < due) {
+    patience_ = loop_.call_at(due, [this] { watch(); });
+    return;
+  }
+  if (!std::exchange(warned_, true))
     log::warning("{} does not hold the copy of ps/{}{}{}; updates are not acknowledged meanwhile",
                  holder_, options_.server, trouble_.empty() ? "" : ": ", trouble_);
-  }
   be_patient();
 }
 

@@ -113,7 +113,7 @@ class Fields {
       wrong(name, value, fmt::format("a text of at most {} bytes", limit));
     return value.get<std::string>();
   }
-  // Nobody sends what nobody reads: a field too many is a spec of another version.
+  // A field that is not read here belongs to a spec of another version.
   void done() const {
     if (object_.size() != read_)
       refuse_spec(fmt::format("has {} fields in {}; {} are known", object_.size(), where_, read_));

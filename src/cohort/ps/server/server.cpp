@@ -10,8 +10,8 @@
 #include "cohort/ps/durable/disk_log.h"
 #include "cohort/ps/durable/log_recovery.h"
 #include "cohort/ps/durable/replica_link.h"
-#include "cohort/ps/server/reception.h"
-#include "cohort/ps/server/server_desk.h"
+#include "cohort/ps/server/message_handler.h"
+#include "cohort/ps/server/session_acceptor.h"
 
 namespace cohort::ps {
 
@@ -26,7 +26,7 @@ UniqueFd make_memory_file() {
   return file;
 }
 
-ReceptionOptions reception_options(const ServerOptions& options) {
+SessionAcceptorOptions acceptor_options(const ServerOptions& options) {
   if (options.server < 0 || static_cast<std::size_t>(options.server) >= options.servers.size())
     throw InvalidInput(fmt::format("ps/{} of {} servers", options.server, options.servers.size()));
   return {.name = fmt::format("ps/{}", options.server),
@@ -44,8 +44,8 @@ class Server::Impl {
  public:
   explicit Impl(ServerOptions options);
 
-  const cluster::Address& address() const { return reception_.address(); }
-  const std::string& local_name() const { return reception_.local_name(); }
+  const cluster::Address& address() const { return acceptor_.address(); }
+  const std::string& local_name() const { return acceptor_.local_name(); }
   bool recovered() const { return recovered_; }
   void run();
   void finish();
@@ -67,9 +67,9 @@ class Server::Impl {
   ReplicaOptions replica_;
   // Destroyed in reverse: the log, which reads the state that the desk has, goes before it, and the
   // sessions of the reception before that too.
-  ServerDesk desk_;
+  MessageHandler handler_;
   std::unique_ptr<UpdateLog> log_;
-  Reception reception_;
+  SessionAcceptor acceptor_;
   bool recovered_ = false;
   bool finishing_ = false;
   std::exception_ptr failure_;
@@ -78,13 +78,13 @@ class Server::Impl {
 Server::Impl::Impl(ServerOptions options)
     : options_(std::move(options)),
       memory_(options_.memory ? std::move(options_.memory) : make_memory_file()),
-      desk_(loop_, {options_.server, static_cast<int>(options_.servers.size()), options_.job,
-                    options_.memory_limit, options_.worker_timeout, memory_.get()}),
+      handler_(loop_, {options_.server, static_cast<int>(options_.servers.size()), options_.job,
+                       options_.memory_limit, options_.worker_timeout, memory_.get()}),
 
-      reception_(loop_, reception_options(options_), desk_,
-                 [this](WorkerSession& session) { desk_.gone(session); }) {
-  desk_.set_reception(reception_);
-  reception_.set_on_settled([this] { leave_when_drained(); });
+      acceptor_(loop_, acceptor_options(options_), handler_,
+                [this](WorkerSession& session) { handler_.gone(session); }) {
+  handler_.set_acceptor(acceptor_);
+  acceptor_.set_on_settled([this] { leave_when_drained(); });
   if (options_.durability != Durability::replica) recover();
 }
 
@@ -118,12 +118,12 @@ void Server::Impl::recover_from_replica() {
 void Server::Impl::open(std::unique_ptr<ServerState> state) {
   recovered_ = state != nullptr;
   if (recovered_) log::info("ps/{} goes on with the model that it had", options_.server);
-  desk_.open(std::move(state), log_.get());
+  handler_.open(std::move(state), log_.get());
 }
 
 void Server::Impl::run() {
   if (options_.durability == Durability::replica) recover_from_replica();
-  // Who is asked to end before it has served anybody has nothing to see through.
+  // A server that is asked to end before it has served a worker has nothing to finish.
   if (!is_ending()) loop_.run();
   if (failure_ != nullptr) std::rethrow_exception(failure_);
 }
@@ -137,7 +137,7 @@ void Server::Impl::finish() {
 }
 
 void Server::Impl::leave_when_drained() {
-  if (finishing_ && reception_.is_drained()) loop_.stop();
+  if (finishing_ && acceptor_.is_drained()) loop_.stop();
 }
 
 void Server::Impl::fail(std::exception_ptr error) {

@@ -119,7 +119,7 @@ TEST(Server, BoundedStalenessHoldsAnswersBack) {
   push_step(*workers[0], 3, 1);
   EXPECT_TRUE(workers[0]->is_quiet());
   workers[1]->say(Leave{});
-  EXPECT_EQ(expect_values(*workers[0]).header.sequence, 3u) << "nobody waits for who left";
+  EXPECT_EQ(expect_values(*workers[0]).header.sequence, 3u) << "no worker waits for one that left";
 }
 
 TEST(Server, APullWaitsForItsClock) {

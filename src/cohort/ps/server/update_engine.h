@@ -54,7 +54,7 @@ class UpdateEngine {
 
   // By worker: pushes with a later sequence wait until this is changed. Empty: none do.
   void set_limits(std::span<const std::uint64_t> limits);
-  // By worker: pushes up to this sequence are in, or will be whatever anybody does.
+  // By worker: pushes up to this sequence are in, or will be whatever workers do.
   std::vector<std::uint64_t> begun() const;
   // Every push up to the limits is in (of workers that can still be waited for) and no update is
   // being made.

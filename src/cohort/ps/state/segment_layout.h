@@ -98,8 +98,8 @@ struct SegmentLayout {
 std::uint32_t checksum_of(const SegmentHeader& header, std::span<const ShapeRecord> shapes,
                           std::string_view spec);
 
-// The layout of a segment that somebody else wrote: `file` has been looked at and nothing of it is
-// beyond its end. `spec` is filled.
+// The layout of a segment that another process wrote: `file` has been looked at and nothing of it
+// is beyond its end. `spec` is filled.
 SegmentLayout read_layout(int file, std::string& spec);
 
 }  // namespace cohort::ps

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "cohort/ps/kill_rounds_test.h"
 #include "cohort/ps/table/reference_table_test.h"
 #include "cohort/ps/table/sparse_table.h"
 #include "cohort/ps/table/table_arena_test.h"
@@ -14,7 +15,8 @@ namespace {
 
 constexpr int kDimension = 4;
 constexpr double kKillLr = 0.05;
-constexpr int kRoundsATable = 20;
+constexpr int kTableKills = 40;
+constexpr int kRoundsATable = 10;
 
 // Few keys that come again, and new ones all the time, so that index, journal and slots grow while
 // rows grow old.
@@ -64,7 +66,8 @@ TEST(SparseTable, KilledAtAnyInstantItHasWholeUpdatesOnly) {
   std::unique_ptr<ArenaOfTest> arena;
   std::unique_ptr<ReferenceTable> reference;
   std::uint64_t updates = 0;
-  for (int round = 0; round < 200; ++round) {
+  const int rounds = kill_rounds(kTableKills);
+  for (int round = 0; round < rounds; ++round) {
     if (round % kRoundsATable == 0) {
       spec.admit_after = 1 + round / kRoundsATable % 3;
       spec.keep_for = round / kRoundsATable % 2 == 0 ? 0 : 30;
@@ -96,7 +99,7 @@ TEST(SparseTable, KilledAtAnyInstantItHasWholeUpdatesOnly) {
         << "round " << round << ", version " << table->version();
     EXPECT_GE(table->rows(), reference->live());
   }
-  EXPECT_GT(updates, 100u);
+  EXPECT_GT(updates, static_cast<std::uint64_t>(rounds));
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST(SparseTable, UpdatesAreThoseOfThePlainestTable) {
       }
 }
 
-TEST(SparseTable, ARowThatNobodyPushedReadsAsItsBeginning) {
+TEST(SparseTable, ARowThatWasNeverPushedReadsAsItsBeginning) {
   ArenaOfTest one, other;
   auto table = SparseTable::create(spec_of(4), {}, 1, one.arena(), 0);
   auto late = SparseTable::create(spec_of(4, 2), {}, 1, other.arena(), 0);
@@ -176,7 +176,7 @@ TEST(SparseTable, MemoryOfOldRowsIsUsedAgain) {
   EXPECT_LE(table->rows(), 8000u);
 }
 
-TEST(SparseTable, AnImageMakesAnEqualTable) {
+TEST(SparseTable, ASnapshotMakesAnEqualTable) {
   const TableSpec spec = spec_of(16, 2, 6);
   ArenaOfTest one, other;
   auto table = SparseTable::create(spec, adam(), 2, one.arena(), 0);

@@ -189,7 +189,7 @@ void TableMemory::reserve_slots(SlotKind kind, std::uint64_t count) {
       pool.end += run.bytes;
       continue;
     }
-    // What is left of the run before becomes free slots: nobody's memory, so it needs no journal.
+    // What is left of the run before becomes free slots: memory in no use, so it needs no journal.
     for (; pool.next + pool.slot_bytes <= pool.end; pool.next += pool.slot_bytes) {
       std::memcpy(at(pool.next), &pool.free_head, sizeof pool.free_head);
       pool.free_head = pool.next;

@@ -41,7 +41,7 @@ struct TableState {
   std::uint64_t version = 0;
   std::uint64_t rows = 0;
   std::uint64_t candidates = 0;
-  std::uint64_t used = 0;  // bytes of the arena that are in use; what is behind is nobody's
+  std::uint64_t used = 0;  // bytes of the arena that are in use; what is behind is not
   TableRun index;
   std::uint64_t sweep = 0;  // where in the index the search for old rows goes on
   std::array<SlotPool, 2> pools;
