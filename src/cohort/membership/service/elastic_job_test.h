@@ -69,6 +69,15 @@ class ElasticJob {
     return found;
   }
 
+  // All events of this kind so far.
+  std::vector<MembershipEvent> events(MembershipEvent::Kind kind) {
+    const std::lock_guard lock(mutex_);
+    std::vector<MembershipEvent> result;
+    for (const MembershipEvent& event : events_)
+      if (event.kind == kind) result.push_back(event);
+    return result;
+  }
+
  private:
   cluster::StoreServer server_;
   std::mutex mutex_;

@@ -50,7 +50,7 @@ void Trace::on_train_begin(FitState& fit) {
       report::TraceOptions{.rank = fit.strategy().place(),
                            .process_name = fmt::format("worker {}", fit.strategy().place())});
   recorder_->name_thread("training");
-  // Whoever joins later finds nobody to compare clocks with.
+  // A worker that joins later finds no other that compares clocks.
   if (fit.strategy().has_group() && !fit.joined)
     recorder_->set_clock_offset_us(clock_offset(fit.workers()) / 1000);
   fit.gradients().record_events(true);
