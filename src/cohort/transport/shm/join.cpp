@@ -13,7 +13,7 @@ namespace cohort::transport::shm {
 
 namespace {
 
-// Nobody may hold up the others for longer by connecting and saying nothing.
+// No process may hold up the others for longer by connecting and saying nothing.
 constexpr auto kHandshakeLimit = std::chrono::seconds(5);
 
 std::string random_name() {
@@ -37,7 +37,7 @@ void serve(int listener, const UniqueFd& file, const ArenaLayout& layout,
       send_fd(peer.get(), layout.part_bytes, file.get(), soon);
       ++served;
     } catch (const Error& error) {
-      if (options.check) options.check();  // nobody is at fault then
+      if (options.check) options.check();  // no peer is at fault then
       log::warning("refused a process that asked for the group's memory: {}", error.what());
     }
   }
