@@ -94,7 +94,7 @@ void ClusterSpec::validate() const {
   refuse_both(*this, TaskType::master, TaskType::evaluator,
               "A master evaluates by itself: rename it to chief, or drop the evaluator.");
   if (!chief())
-    throw InvalidInput("the cluster has no chief and no worker, so nobody would train",
+    throw InvalidInput("the cluster has no chief and no worker, so no task would train",
                        {.advice = "List at least one worker."});
   std::map<Address, TaskId> seen;
   for (const TaskId& task : tasks()) {

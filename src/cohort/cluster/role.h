@@ -26,7 +26,7 @@ struct Role {
   bool chief_trains = true;  // false: the chief is a coordinator beside the workers
 
   // Ranks among the tasks that train; rank and local_rank are -1 for ps, evaluator and coordinator,
-  // cross_rank is -1 on a host where nobody trains.
+  // cross_rank is -1 on a host without training tasks.
   int rank = 0;
   int size = 1;
   int local_rank = 0;  // among those on this host
@@ -39,8 +39,8 @@ struct Role {
 
   std::string job;       // unique id
   std::string launch;    // what a launcher that tells ranks only calls this launch (launch_id.h)
-  std::string strategy;  // "" when nobody said
-  std::string output;    // folder shared by the job's tasks; "" when nobody said
+  std::string strategy;  // "" when not given
+  std::string output;    // folder shared by the job's tasks; "" when not given
   int attempt = 1;       // counts group restarts, from 1
   int max_restarts = 0;
   int incarnation = 0;  // how often this task was started before in this attempt

@@ -39,7 +39,7 @@ class Domain {
   bool is_dead(int member) const { return arena_->member(arena_ranks_[member]).dead.load() != 0; }
 
   // Waits until `ready()`, which reads shared state with seq_cst loads. False: deadline passed.
-  // Whoever changes that state calls notify() or notify_all() after the store.
+  // The member that changes that state calls notify() or notify_all() after the store.
   template <typename Ready>
   bool wait(Ready&& ready, Deadline deadline) {
     return own_bell().wait(std::forward<Ready>(ready), patience_, deadline);

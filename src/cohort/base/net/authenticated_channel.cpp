@@ -36,23 +36,20 @@ bool AuthenticatedChannel::set_up() {
 }
 
 bool AuthenticatedChannel::connect() {
-  sockaddr_storage peer, mine;
-  socklen_t size = sizeof peer, my_size = sizeof mine;
-  if (::getpeername(fd(), reinterpret_cast<sockaddr*>(&peer), &size) == 0) {
-    // A connection to a port of this machine on which no process listens can meet itself.
-    if (peer.ss_family != AF_UNIX &&
-        ::getsockname(fd(), reinterpret_cast<sockaddr*>(&mine), &my_size) == 0 && size == my_size &&
-        std::memcmp(&peer, &mine, size) == 0)
-      throw PeerError(fmt::format("its address does not answer: {}", std::strerror(ECONNREFUSED)));
-    phase_ = Phase::greeting;
-    return true;
-  }
+  sockaddr_storage peer;
+  socklen_t size = sizeof peer;
   int code = 0;
-  size = sizeof code;
-  ::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &code, &size);
+  if (::getpeername(fd(), reinterpret_cast<sockaddr*>(&peer), &size) != 0) {
+    size = sizeof code;
+    ::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &code, &size);
+    if (code == 0) return false;
+  } else if (is_connected_to_itself(fd())) {
+    code = ECONNREFUSED;
+  }
   if (code != 0)
     throw PeerError(fmt::format("its address does not answer: {}", std::strerror(code)));
-  return false;
+  phase_ = Phase::greeting;
+  return true;
 }
 
 bool AuthenticatedChannel::greet() {

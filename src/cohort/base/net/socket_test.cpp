@@ -106,9 +106,9 @@ TEST(Socket, ConnectWithRetryGivesUpAtItsDeadline) {
 }
 
 TEST(Socket, ConnectWithRetrySaysWhyItsAttemptsFailed) {
-  Endpoint nobody = local_endpoint(listen_on(Endpoint::tcp("127.0.0.1", 0)).get());
+  Endpoint unused = local_endpoint(listen_on(Endpoint::tcp("127.0.0.1", 0)).get());
   try {
-    connect_with_retry(Endpoint::tcp("localhost", nobody.port()),
+    connect_with_retry(Endpoint::tcp("localhost", unused.port()),
                        Deadline::after(milliseconds(300)));
     FAIL() << "connected";
   } catch (const TimeoutError& error) {

@@ -98,7 +98,7 @@ class TlsChannel : public Channel {
     ERR_clear_error();
     const int code = SSL_do_handshake(ssl_.get());
     if (code == 1) {
-      // A server that shows a certificate instead of the key is a stranger.
+      // A server that shows a certificate instead of the key is not of this job.
       if (SSL_session_reused(ssl_.get()) != 1)
         throw AuthError("the other side does not hold the job's TLS key");
       return {};

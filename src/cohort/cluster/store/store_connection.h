@@ -66,7 +66,7 @@ class StoreConnection {
 
   std::deque<Queued> queue_;  // encoded one by one, so that a goodbye can replace the rest
   std::size_t queued_bytes_ = 0;
-  std::size_t queued_answer_bytes_ = 0;  // without events, which nobody asked for one by one
+  std::size_t queued_answer_bytes_ = 0;  // without events, which are not asked for one by one
   std::string wire_;                     // encoded, being written
   std::size_t written_ = 0;
   bool held_back_ = false;

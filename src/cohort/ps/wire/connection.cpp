@@ -21,10 +21,12 @@ constexpr std::uint32_t kGone = EPOLLHUP | EPOLLERR;
 constexpr std::size_t kMessagePrefix = 8 + 4;
 constexpr std::size_t kMaxPayload = kMessagePrefix + kMaxControlBytes;
 
+}  // namespace
+
 // A message's prefix and control part, out of frames and for the owner.
-class OwnerMessages : public FrameHandler {
+class Connection::Messages : public FrameHandler {
  public:
-  explicit OwnerMessages(ConnectionOwner& owner) : owner_(owner) {}
+  explicit Messages(ConnectionOwner& owner) : owner_(owner) {}
 
   std::optional<Bulk> frame(std::string_view payload) override {
     if (payload.size() < kMessagePrefix)
@@ -56,8 +58,6 @@ class OwnerMessages : public FrameHandler {
   std::byte* memory_ = nullptr;
 };
 
-}  // namespace
-
 struct Connection::State {
   State(std::unique_ptr<Channel> to, const HandshakeOptions& options, bool server,
         ConnectionOwner& who)
@@ -70,7 +70,7 @@ struct Connection::State {
 
   ConnectionOwner& owner;
   AuthenticatedChannel channel;
-  OwnerMessages messages;
+  Messages messages;
   std::optional<BulkFrameReader> reader;  // once open
   std::optional<BulkFrameWriter> writer;
   Outgoing outgoing;

@@ -77,6 +77,7 @@ class Connection {
   void resume();  // place() would now say where
 
  private:
+  class Messages;
   struct State;
   std::unique_ptr<State> state_;
 };

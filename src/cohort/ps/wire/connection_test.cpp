@@ -191,7 +191,7 @@ TEST_P(ConnectionTest, AMessageIsAskedForOnlyWhenTheSocketTakesMore) {
   pump_both();
   const int before = worker.produces_asked;
   for (int i = 0; i < 64; ++i) send(*client, worker, "block", noise(1 << 20));
-  for (int i = 0; i < 64; ++i) client->on_events(EPOLLOUT);  // nobody reads
+  for (int i = 0; i < 64; ++i) client->on_events(EPOLLOUT);  // the peer does not read
   EXPECT_LT(worker.produces_asked - before, 40);
   pump_both();
   EXPECT_EQ(ps.got.size(), 64u);

@@ -199,7 +199,7 @@ struct Refused {
 };
 
 // The name of the server's Unix socket in the abstract namespace. Random, and another one in every
-// process, so that nobody can take it in advance or after the server's death. Empty: none.
+// process, so that no other can take it in advance or after the server's death. Empty: none.
 struct LocalName {
   std::string name;
   bool operator==(const LocalName&) const = default;

@@ -16,7 +16,7 @@ namespace cohort::transport::shm {
 
 namespace {
 
-// Nobody may hold up the others for longer by connecting and saying nothing.
+// No process may hold up the others for longer by connecting and saying nothing.
 constexpr auto kHandshakeLimit = std::chrono::seconds(5);
 // What rank 0 publishes in place of a socket's name where all go on in the memory that they hold;
 // the table's offset follows.
@@ -43,7 +43,7 @@ void serve(int listener, const UniqueFd& file, const ArenaLayout& layout,
       send_fd(peer.get(), layout.part_bytes, file.get(), soon);
       ++served;
     } catch (const Error& error) {
-      if (options.check) options.check();  // nobody is at fault then
+      if (options.check) options.check();  // no peer is at fault then
       log::warning("refused a process that asked for the group's memory: {}", error.what());
     }
   }

@@ -1,4 +1,4 @@
-// Who comes in, and how an engine goes.
+// How an engine's connections are accepted, and how it ends.
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -71,7 +71,7 @@ void Engine::watch_listener(std::uint32_t events) {
     throw SystemError("watch a socket", errno);
 }
 
-// A stranger must not disturb the group: it is turned away, and that is all.
+// An unauthenticated peer must not disturb the group: it is refused, and that is all.
 void Engine::set_up_incoming(TimePoint now) {
   for (auto it = incoming_.begin(); it != incoming_.end();) {
     bool keep = true;

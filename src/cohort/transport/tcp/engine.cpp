@@ -14,7 +14,7 @@ namespace cohort::transport::tcp {
 
 namespace {
 constexpr unsigned kRoundsBetweenPolls = 16;
-// Most peers that should connect do so before anybody looks after them.
+// Most peers that should connect do so before they are looked for.
 constexpr auto kProbeAfter = std::chrono::milliseconds(40);
 constexpr auto kSweepPeriod = std::chrono::milliseconds(50);
 
@@ -242,7 +242,7 @@ void Engine::fail(Breakage breakage) {
 void Engine::drop(const Message& message) noexcept {
   if (message.complete.load(std::memory_order_acquire)) return;
   {
-    // Whoever broke the messenger tells the peers why; it is not for the remains of a call to.
+    // What broke the messenger is told to the peers already; the remains of a call do not.
     Lock lock(mutex_);
     if (broken_) return;
   }

@@ -170,7 +170,7 @@ std::optional<std::byte*> Link::place(int stream, const ChunkHeader& header) {
   early_bytes_ += header.length;
   if (early_bytes_ > kMaxEarlyBytes)
     throw ProtocolError(
-        fmt::format("it left more than {} bytes that nobody asked for", kMaxEarlyBytes));
+        fmt::format("it left more than {} bytes that no receive asked for", kMaxEarlyBytes));
   early_.push_back({stream, header, std::vector<std::byte>(header.length)});
   return early_.back().bytes.data();
 }

@@ -234,7 +234,7 @@ TEST_P(TcpMessenger, AbortIsHeardThoughDataLiesBeforeIt) {
       messenger.abort({0, 0, "enough"});
     } else if (rank == 1) {
       heard.get_future().wait();
-    } else {  // waits for somebody else
+    } else {  // waits for another rank
       messenger.send(0, Lane::point_to_point, go)->wait(1, soon());
       EXPECT_THAT(message_of<PeerError>([&] {
                     messenger.send(0, Lane::collective, go)->wait(1, soon());
