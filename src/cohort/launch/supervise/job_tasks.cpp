@@ -55,26 +55,28 @@ void JobTasks::lay_out(int attempt) {
 }
 
 void JobTasks::make(const cluster::TaskId& task) {
+  const std::string host = planner_->host_of(task);
   tasks_.push_back(std::make_unique<TaskProcess>(
-      planner_->plan(task), attempt_, options_.task_restarts > 0, loop_, screen_, guard_));
+      TaskProcess::Identity{.id = task,
+                            .host = host,
+                            .attempt = attempt_,
+                            .log = planner_->log_of(task),
+                            .keeps_state = options_.task_restarts > 0 && host == identity_.host},
+      loop_, screen_, guard_));
 }
 
 void JobTasks::clear() { tasks_.clear(); }
 
-void JobTasks::place(TaskProcess& task, const std::string& host) {
+void JobTasks::place(const TaskProcess& task, const std::string& host) {
   planner_->place(task.id(), host);
-  task.replan(planner_->plan(task.id()));
 }
 
 void JobTasks::start(TaskProcess& task) {
-  const StartOptions options{.program = identity_.program,
-                             .secret = services_->secret_fd(),
-                             .file_limit = file_limit_,
-                             .grace = options_.grace};
-  if (task.record().exit)
-    task.start_again(options);
-  else
-    task.start(options);
+  const int incarnation = task.record().exit ? task.record().restarts + 1 : 0;
+  task.start(planner_->plan(task.id(), incarnation), {.program = identity_.program,
+                                                      .secret = services_->secret_fd(),
+                                                      .file_limit = file_limit_,
+                                                      .grace = options_.grace});
   machine_.on_started(task.id());
 }
 

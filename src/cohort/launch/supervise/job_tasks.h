@@ -41,7 +41,7 @@ class JobTasks {
   void clear();
 
   // While it does not run: from now on it belongs on this host.
-  void place(TaskProcess& task, const std::string& host);
+  void place(const TaskProcess& task, const std::string& host);
   // For the first time or again. Throws what TaskProcess::start() throws.
   void start(TaskProcess& task);
 
