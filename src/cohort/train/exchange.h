@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/parallel/gradients/replica.h"
 #include "cohort/parallel/tables/table_module.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cohort/collective/group.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/bucket_layout.h"
 
 namespace cohort::parallel {
@@ -18,7 +18,7 @@ namespace cohort::parallel {
 std::vector<std::int64_t> gradient_strides(const torch::Tensor& parameter);
 
 // The memory of one bucket: the gradients, which autograd's parameters see as views, and where the
-// rank's shards leave partials that its group needs besides (collective/shards.h). A bucket of one
+// rank's shards leave partials that its group needs besides (ShardPlan). A bucket of one
 // large parameter has no memory of its own: it adopts, step by step, the gradient that autograd
 // made.
 //

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/parallel/tensors/element_types.h"
 
 namespace cohort::parallel {

@@ -13,7 +13,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/collective/group.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/bucket_layout.h"
 #include "cohort/parallel/tensors/named_tensors.h"
 
@@ -27,7 +27,7 @@ enum class Compression { none, f16, bf16 };
 using BucketReducer = std::function<void(collective::Group& group, torch::Tensor values)>;
 
 // Takes one bucket's gradients of this rank's shards elsewhere, to parameter servers: one array of
-// the bucket's elements for each node of the shards' plan (collective/shards.h). Called on the
+// the bucket's elements for each node of the shards' plan (ShardPlan). Called on the
 // thread of the hook that filled the bucket, as soon as it is full; the memory is the caller's
 // again when it returns.
 using BucketSink =
@@ -38,7 +38,7 @@ class GradientMemory;
 struct GradientSyncOptions {
   std::size_t bucket_bytes = 8 << 20;
   std::size_t first_bucket_bytes = 1 << 20;  // small, so that communication starts early
-  // The job's virtual shards; rank r of n owns a contiguous run (collective/shards.h). 0: one a
+  // The job's virtual shards; rank r of n owns a contiguous run (ShardPlan). 0: one a
   // rank.
   int shards = 0;
   // Which rank owns which run of them, where that is not for shards_of to say; a rank without

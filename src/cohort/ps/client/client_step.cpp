@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/ps/client/client_impl.h"
 #include "cohort/ps/wire/wire_type.h"
 

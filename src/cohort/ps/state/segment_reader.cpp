@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/ps/state/segment.h"
 #include "cohort/ps/state/segment_layout.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/call.h"
+#include "cohort/collective/backend/call.h"
 
 namespace cohort::elastic {
 
