@@ -54,9 +54,7 @@ void AllReduceExchange::attach(const Training& training, std::vector<collective:
                                                    .allow_unused = options.allow_unused,
                                                    .compression = options.compression,
                                                    .reducer = options.reducer,
-                                                   .memory = memory_,
-                                                   .sink = {},
-                                                   .place = {}});
+                                                   .memory = memory_});
   buffers_.emplace(
       *replica_.group,
       options.deterministic ? named(training.module.named_buffers()) : parallel::NamedTensors{},

@@ -78,16 +78,14 @@ void ServerExchange::attach(const Training& training) {
   plan_.emplace(training.shards, own);
   gradients_.emplace(
       *own_group_, named(training.module.named_parameters()),
-      parallel::GradientSyncOptions{
-          .bucket_bytes = training.options.bucket_bytes,
-          .shards = training.shards,
-          .allow_unused = training.options.allow_unused,
-          .reducer = {},
-          .sink =
-              [this](std::size_t bucket, std::span<const std::byte* const> partials) {
-                servers_.client(deadline()).push(static_cast<int>(bucket), partials);
-              },
-          .place = {replica_.rank, replica_.size}});
+      [this](std::size_t bucket, std::span<const std::byte* const> partials) {
+        servers_.client(deadline()).push(static_cast<int>(bucket), partials);
+      },
+      parallel::GradientPushOptions{.bucket_bytes = training.options.bucket_bytes,
+                                    .shards = training.shards,
+                                    .rank = replica_.rank,
+                                    .size = replica_.size,
+                                    .allow_unused = training.options.allow_unused});
   buffers_.emplace(*plan_, named(training.module.named_buffers()), true);
   model_.emplace(*gradients_, *buffers_, training.optimizer);
   tables_.emplace(training.module);

@@ -71,7 +71,7 @@ void Bucket::adopt(torch::Tensor gradient) {
   views_[0] = std::move(gradient);
 }
 
-void Bucket::let_go() {
+void Bucket::release_adopted() {
   if (adopts_) views_[0].reset();
 }
 

@@ -46,7 +46,7 @@ class Bucket {
 
   bool adopts() const { return adopts_; }
   void adopt(torch::Tensor gradient);  // is_like(0, gradient)
-  void let_go();                       // of what it adopted, if anything
+  void release_adopted();              // the gradient that it adopted, if any
 
   // One array for each node: its values in the bucket's dtype for a single shard, otherwise in the
   // accumulator type. The last is values() where the types are the same.
