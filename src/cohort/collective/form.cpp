@@ -23,6 +23,7 @@ struct Introduction {
   std::string identity;
   std::string tuning;   // a table, from rank 0
   std::string process;  // process_identity()
+  std::string memory;   // CarriedMemory::claim()
 };
 
 // The ranks that have joined so far, and whether forming the group still makes sense.
@@ -61,7 +62,9 @@ void introduce(const Member& self, transport::Rendezvous& rendezvous, const Form
       self.host_identity.empty() ? transport::host_identity() : self.host_identity;
   const std::string tuning = self.rank == 0 ? options.tuning.to_json(false) : "";
   rendezvous.set(member_key(id, self.rank),
-                 join({self.task, host, identity, tuning, process_identity(::getpid())}, "\n"),
+                 join({self.task, host, identity, tuning, process_identity(::getpid()),
+                       options.carried ? options.carried->claim() : ""},
+                      "\n"),
                  deadline);
   for (int rank = 0; rank < self.size; ++rank) {
     std::vector<std::string> fields;
@@ -72,10 +75,10 @@ void introduce(const Member& self, transport::Rendezvous& rendezvous, const Form
           fmt::format("rank {} of {} did not join the group '{}'", rank, self.size, id),
           {.advice = "Look whether all tasks of the job were started."});
     }
-    if (fields.size() != 5)
+    if (fields.size() != 6)
       throw ProtocolError(fmt::format("rank {} described itself in another format", rank),
                           {.advice = "Run the same version of Cohort on all hosts."});
-    arrivals.add({fields[0], fields[1], fields[2], fields[3], fields[4]});
+    arrivals.add({fields[0], fields[1], fields[2], fields[3], fields[4], fields[5]});
   }
 }
 
@@ -138,6 +141,7 @@ std::unique_ptr<Group> form_group(const Member& self,
     throw InvalidInput(fmt::format("rank {} of {} is not a rank", self.rank, self.size));
   if (self.size == 1) {
     forget_lost_peer();
+    if (options.carried) options.carried->reset();
     return std::make_unique<Group>(make_solo_backend(), options.timeout);
   }
   Arrivals arrivals(options);
@@ -167,10 +171,12 @@ std::unique_ptr<Group> form_group(const Member& self,
                                            .size = static_cast<int>(local.size()),
                                            .part_bytes = options.part_bytes,
                                            .authenticate = options.authenticate,
-                                           .check = check};
+                                           .check = check,
+                                           .carried = options.carried};
   for (int i = 0; i < static_cast<int>(local.size()); ++i) {
     if (local[i] == self.rank) join_options.rank = i;
     parts.arena_ranks.push_back(i);
+    join_options.claims.push_back(arrivals.all()[static_cast<std::size_t>(local[i])].memory);
   }
   parts.arena = transport::shm::join(*checked, join_options, deadline);
   if (options.connect)

@@ -9,7 +9,7 @@
 
 #include "cohort/parallel/gradients/buffer_partials.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 #include "cohort/ps/model/model_spec.h"
 
 namespace cohort::train {

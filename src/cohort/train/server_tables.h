@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cohort/parallel/tables/table_module.h"
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 
 namespace cohort::train {
 

@@ -288,4 +288,9 @@ void TaskProcess::signal(int number) {
   if (!link_ || number == SIGKILL) kill_group(record_.pid, number);
 }
 
+void TaskProcess::ask_to_stop() {
+  signal(SIGTERM);
+  signal(SIGCONT);
+}
+
 }  // namespace cohort::launch

@@ -20,10 +20,6 @@
 
 namespace cohort::launch {
 
-// A start that the system had no descriptor or process for is tried again, for a minute.
-constexpr int kStartTries = 240;
-constexpr std::chrono::milliseconds kStartPause{250};
-
 struct StartOptions {
   std::filesystem::path program;
   int secret = -1;  // the job's, to be inherited
@@ -55,8 +51,7 @@ class TaskProcess {
   // kept. Its log goes on behind a line that says so. Throws what spawn() throws, and then has
   // changed nothing.
   void start_again(const StartOptions& options);
-  // What it last said (restart_state.h).
-  // What the task last said of its own death.
+  // What it last said of its own death (restart_state.h).
   RestartStateOwner::Flag restart_flag() const {
     return keep_ ? keep_->read_flag() : RestartStateOwner::Flag::no_restart;
   }
@@ -79,6 +74,7 @@ class TaskProcess {
   bool may_still_run() const;
 
   void signal(int number);  // to the whole process group, on whatever host
+  void ask_to_stop();       // TERM; and CONT, since a suspended task could not answer
 
  private:
   SpawnOptions as_planned(const StartOptions& options);

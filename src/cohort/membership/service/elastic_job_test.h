@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cohort/cluster/store/store_client.h"
@@ -39,6 +40,17 @@ class ElasticJob {
   void kill_service() { service_.reset(); }
   void kill_store() { server_.close(); }
   const cluster::Address& store() const { return server_.address(); }
+
+  // Until the coordinator has heard of this member (an id) at `time` or later.
+  void wait_heard(const std::string& id, Time time) {
+    const Deadline deadline = soon();
+    while (!deadline.expired()) {
+      for (const MemberStatus& member : service_->status().members)
+        if (member.info.id() == id && member.last_heard >= time) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    ADD_FAILURE() << "nothing was heard of " << id;
+  }
 
   // The first event of this kind, by `skip` such ones.
   MembershipEvent wait_event(MembershipEvent::Kind kind, int skip = 0) {
@@ -98,6 +110,19 @@ class Worker {
     bool came = changed_.wait_until(lock, soon().when(), [&] { return drops_.size() > skip; });
     EXPECT_TRUE(came) << "no drop";
     return came ? drops_[skip] : Drop{};
+  }
+  // Until it may not commit any more, since its lease has ended.
+  void wait_lease_end() {
+    const Deadline deadline = soon();
+    try {
+      while (!deadline.expired()) {
+        agent_->expect_commit(Deadline::after({}));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    } catch (const ViewEnded&) {
+      return;
+    }
+    ADD_FAILURE() << "its lease does not end";
   }
   std::size_t drops() {
     std::lock_guard lock(mutex_);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -9,16 +8,10 @@
 #include "cohort/base/deadline.h"
 #include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/bucket.h"
+#include "cohort/parallel/gradients/bucket_event.h"
 #include "cohort/parallel/gradients/gradient_order.h"
 
 namespace cohort::parallel {
-
-// What happened to a bucket in one step, for traces.
-struct BucketEvent {
-  int bucket;
-  std::size_t bytes;
-  std::chrono::steady_clock::time_point ready, begun, ended;
-};
 
 // Where the buckets of a GradientSync go when this rank's part of them is complete: into an
 // all-reduce (BucketAllReduce), or to parameter servers (BucketPush).

@@ -27,7 +27,7 @@ GradientBuckets::GradientBuckets(collective::Group& group, std::vector<torch::Te
 bool GradientBuckets::is_large(const torch::Tensor& parameter) const {
   return parameter.device().is_cpu() && parameter.nbytes() >= kLarge &&
          accumulator_of(parameter.scalar_type()) == parameter.scalar_type() &&
-         plan_.nodes().size() == 1;
+         !plan_.nodes().empty();
 }
 
 void GradientBuckets::lay_out(const std::vector<int>& order) {
@@ -51,8 +51,8 @@ std::vector<BucketLayout> GradientBuckets::layouts() const {
   return layouts;
 }
 
-void GradientBuckets::release_adopted() {
-  for (const auto& bucket : buckets_) bucket->release_adopted();
+void GradientBuckets::release() {
+  for (const auto& bucket : buckets_) bucket->release();
 }
 
 void GradientBuckets::use_memory(std::optional<GradientMemory::Use>& use,

@@ -40,8 +40,8 @@ class GradientBuckets {
   Bucket& operator[](std::size_t bucket) const { return *buckets_[bucket]; }
   const Location& location(std::size_t parameter) const { return locations_[parameter]; }
 
-  // Drops the gradients of the step before that buckets adopted.
-  void release_adopted();
+  // Drops the gradients of the step before that buckets adopted and keep.
+  void release();
   // While it lives, large gradients made on this thread lie in their own memory.
   void use_memory(std::optional<GradientMemory::Use>& use, GradientMemory::Reader reader) const;
 

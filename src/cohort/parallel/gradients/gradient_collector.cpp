@@ -84,10 +84,10 @@ bool GradientCollector::set_no_sync(bool on) {
 // Without an old gradient to add to, autograd keeps the new one instead of copying it.
 void GradientCollector::drop_gradients() {
   for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-  if (!summing_) return;
-  summing_->buckets.release_adopted();
-  if (turns_.done() == 0 && summing_->order.take_changed())
-    summing_->buckets.lay_out(summing_->order.order());
+  // The buckets keep what earlier shards of the step have left.
+  if (!summing_ || turns_.done() > 0) return;
+  summing_->buckets.release();
+  if (summing_->order.take_changed()) summing_->buckets.lay_out(summing_->order.order());
 }
 
 void GradientCollector::begin_last_shard() {
@@ -108,10 +108,14 @@ void GradientCollector::begin_shard(int shard) {
   std::fill(taken_.begin(), taken_.end(), 0);
   if (summing_) {
     if (turns_.is_last()) begin_last_shard();
-    // The gradient of the last shard is the one that its bucket adopts.
+    // The gradient of the last shard is the one that its bucket adopts. One that is added to a sum
+    // at once may have the same memory before it: that is one block less.
     using Reader = GradientMemory::Reader;
-    summing_->buckets.use_memory(summing_->memory_use,
-                                 turns_.is_last() ? Reader::other_ranks : Reader::this_rank);
+    const auto& steps = summing_->exchange->plan().steps();
+    const bool is_added = steps[static_cast<std::size_t>(turns_.done())].inputs.size() > 1;
+    summing_->buckets.use_memory(summing_->memory_use, turns_.is_last() || is_added
+                                                           ? Reader::other_ranks
+                                                           : Reader::this_rank);
   }
   turns_.begin();
 }

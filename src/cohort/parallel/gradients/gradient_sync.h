@@ -9,7 +9,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/collective/group.h"
-#include "cohort/parallel/gradients/bucket_exchange.h"
+#include "cohort/parallel/gradients/bucket_event.h"
 #include "cohort/parallel/gradients/bucket_layout.h"
 #include "cohort/parallel/gradients/gradient_options.h"
 #include "cohort/parallel/tensors/named_tensors.h"

@@ -4,6 +4,8 @@
 
 #include "cohort/base/error.h"
 #include "cohort/ps/client/client_impl.h"
+#include "cohort/ps/model/model_spec_difference.h"
+#include "cohort/ps/model/model_spec_text.h"
 
 namespace cohort::ps {
 

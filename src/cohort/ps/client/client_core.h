@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "cohort/base/net/event_loop.h"
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 #include "cohort/ps/client/client_layout.h"
 #include "cohort/ps/wire/connection.h"
 #include "cohort/ps/wire/messages.h"

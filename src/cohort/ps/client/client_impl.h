@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 #include "cohort/ps/client/client_core.h"
 #include "cohort/ps/client/client_link.h"
 

@@ -7,6 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/collective/reduction/shards.h"
+#include "cohort/ps/model/model_spec_text.h"
 
 namespace cohort::ps {
 

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "cohort/base/unique_fd.h"
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 #include "cohort/ps/model/model_spec.h"
 #include "cohort/ps/model/placement.h"
-#include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/segment_reader.h"
 
 namespace cohort::ps {
 

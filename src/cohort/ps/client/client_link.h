@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cohort/ps/client/client_core.h"
-#include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/segment_reader.h"
 #include "cohort/ps/wire/connection.h"
 
 namespace cohort::ps {

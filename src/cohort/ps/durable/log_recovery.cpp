@@ -13,6 +13,7 @@
 #include "cohort/ps/durable/log_file.h"
 #include "cohort/ps/durable/log_folder.h"
 #include "cohort/ps/durable/snapshot_file.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 namespace {
@@ -105,8 +106,8 @@ bool Recovery::load_snapshot(std::uint64_t number) {
     };
     SnapshotReader reader = unless_damaged([&] { return SnapshotReader(path); });
     check_owner(path, reader.header(), options_);
-    state_ = ServerState::from_image(memory_file_, options_,
-                                     [&] { return unless_damaged([&] { return reader.next(); }); });
+    state_ = state_from_snapshot(memory_file_, options_,
+                                 [&] { return unless_damaged([&] { return reader.next(); }); });
     snapshot_ = reader.header();
     return true;
   } catch (const Error&) {

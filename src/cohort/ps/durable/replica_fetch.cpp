@@ -6,6 +6,7 @@
 #include "cohort/base/error.h"
 #include "cohort/ps/durable/replica_link.h"
 #include "cohort/ps/durable/replica_messages.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 namespace {
@@ -106,7 +107,7 @@ std::unique_ptr<ServerState> recover_from_replica(EventLoop& loop, ReplicaOption
   }
   options.incarnation = fetch.incarnation();
   if (!fetch.has_copy()) return nullptr;
-  return ServerState::from_image(memory_file, state, [&] { return fetch.next_piece(); });
+  return state_from_snapshot(memory_file, state, [&] { return fetch.next_piece(); });
 }
 
 }  // namespace cohort::ps

@@ -13,7 +13,7 @@
 namespace cohort::ps {
 
 // The copies of other servers' state that this server holds, each in a memory file of its own, and
-// the service that keeps them: a new image replaces the copy when it is whole, records are applied
+// the service that keeps them: a new snapshot replaces the copy when it is whole, records are applied
 // and acknowledged, a primary that was started anew gets it back.
 //
 // A copy belongs to one incarnation of its primary. A newer one takes it over; from its fetch on,

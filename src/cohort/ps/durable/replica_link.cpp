@@ -10,6 +10,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 #include "cohort/ps/durable/replica_messages.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 namespace {
@@ -42,8 +43,8 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   ~ReplicaLink() override;
 
   void append(const UpdateRecord& record, Callback durable) override;
-  void save_image(const ServerState& state, Callback done) override;
-  bool wants_image() const override { return state_ == nullptr; }
+  void save_snapshot(const ServerState& state, Callback done) override;
+  bool wants_snapshot() const override { return state_ == nullptr; }
 
  private:
   enum class Phase { greeting, waiting, sending };  // waiting: for the answer
@@ -58,7 +59,7 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   void on_refused(const ReplicaRefused& refused);
   void acknowledge(std::uint64_t index);
   void deliver();
-  void take_image();
+  void take_snapshot();
   bool produce_piece(Outgoing& next);
   void on_lost(const Error& error);
   void be_patient();
@@ -76,13 +77,13 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
 
   // Of the connection as it is now.
   Phase phase_ = Phase::greeting;
-  bool needs_image_ = false;
+  bool needs_snapshot_ = false;
   bool in_step_ = false;    // there is a copy at the other end
   std::uint64_t sent_ = 0;  // items up to this index
   std::deque<std::string> pieces_;
   std::string piece_;                           // being written
   std::shared_ptr<const std::string> payload_;  // being written
-  std::optional<ReplicaImageEnd> image_end_;
+  std::optional<ReplicaImageEnd> snapshot_end_;
 
   std::string trouble_;  // why there is no connection
   bool warned_ = false;
@@ -121,7 +122,7 @@ void ReplicaLink::append(const UpdateRecord& record, Callback durable) {
   connector_.wake();
 }
 
-void ReplicaLink::save_image(const ServerState& state, Callback done) {
+void ReplicaLink::save_snapshot(const ServerState& state, Callback done) {
   COHORT_CHECK(!state_ || state_ == &state, "a replica of two states");
   state_ = &state;
   marks_.push_back({.index = next_index_ - 1, .done = std::move(done)});
@@ -136,7 +137,7 @@ void ReplicaLink::opened(const std::string&) {
   phase_ = Phase::greeting;
   in_step_ = false;
   pieces_.clear();
-  image_end_.reset();
+  snapshot_end_.reset();
   connector_.wake_later();
 }
 
@@ -164,8 +165,8 @@ void ReplicaLink::on_welcome(const ReplicaWelcome& welcome) {
   if (same && welcome.applied >= next_index_)
     throw ProtocolError(
         fmt::format("{} has record {}, which was never sent", holder_, welcome.applied));
-  needs_image_ = !same || welcome.applied < acknowledged_;
-  if (!needs_image_) {
+  needs_snapshot_ = !same || welcome.applied < acknowledged_;
+  if (!needs_snapshot_) {
     sent_ = welcome.applied;
     acknowledge(welcome.applied);
   }
@@ -211,7 +212,7 @@ void ReplicaLink::deliver() {
 }
 
 // The state as it counts now, without the records that are under way: those follow again.
-void ReplicaLink::take_image() {
+void ReplicaLink::take_snapshot() {
   // An update of a table is prepared in place: it is taken back for the moment of the copy. The
   // object is the server's own, which it changes between our calls.
   auto& state = const_cast<ServerState&>(*state_);
@@ -222,16 +223,16 @@ void ReplicaLink::take_image() {
     prepared.back().payload = std::as_bytes(std::span(*item.payload));
   }
   for (const UpdateRecord& record : prepared) state.abandon(record);
-  state.write_image([&](std::string_view piece) { pieces_.emplace_back(piece); });
+  write_snapshot(state, [&](std::string_view piece) { pieces_.emplace_back(piece); });
   for (const UpdateRecord& record : prepared) state.prepare(record);
   sent_ = items_.empty() ? next_index_ - 1 : items_.front().index - 1;
-  image_end_ = ReplicaImageEnd{.index = sent_, .pieces = pieces_.size()};
+  snapshot_end_ = ReplicaImageEnd{.index = sent_, .pieces = pieces_.size()};
 }
 
 bool ReplicaLink::produce_piece(Outgoing& next) {
   if (pieces_.empty()) {
-    next.control = encode(*image_end_);
-    image_end_.reset();
+    next.control = encode(*snapshot_end_);
+    snapshot_end_.reset();
     return true;
   }
   piece_ = std::move(pieces_.front());
@@ -252,11 +253,11 @@ bool ReplicaLink::produce(Outgoing& next) {
     return true;
   }
   if (phase_ == Phase::waiting) return false;
-  if (image_end_) return produce_piece(next);
-  if (needs_image_) {
+  if (snapshot_end_) return produce_piece(next);
+  if (needs_snapshot_) {
     if (!state_) return false;
-    needs_image_ = false;
-    take_image();
+    needs_snapshot_ = false;
+    take_snapshot();
     return produce_piece(next);
   }
   if (items_.empty() || sent_ >= items_.back().index) return false;

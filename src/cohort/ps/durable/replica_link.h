@@ -14,8 +14,8 @@ namespace cohort::ps {
 // memories. Server i's copy is held by server (i + 1) % servers (replica_holder.h).
 //
 // At a server's start: with the listener on `loop` and a ReplicaHolder behind it,
-// recover_from_replica(); then open_replica_link(); then save_image() once there is a state,
-// recovered or new (wants_image() says so). The state given to save_image() must outlive the link
+// recover_from_replica(); then open_replica_link(); then save_snapshot() once there is a state,
+// recovered or new (wants_snapshot() says so). The state given to save_snapshot() must outlive the link
 // or the next call: when the holder was started anew it is read again, to make a new copy. Updates
 // of tables that are prepared then are taken back for that moment and prepared again.
 //

@@ -41,7 +41,7 @@ class ReplicaServer {
 
   int port() const { return local_endpoint(listener_.get()).port(); }
   const ReplicaHolder& holder() const { return holder_; }
-  int pieces() const { return pieces_; }  // of images that came in
+  int pieces() const { return pieces_; }  // of snapshots that came in
 
   // Every connection is lost.
   void cut() {

@@ -248,7 +248,7 @@ void ServerDesk::on_commit() {
   committing_ = setup().finish();
   setup_.reset();
   if (log_ == nullptr) return start(std::move(committing_));
-  log_->save_image(*committing_, [this] { start(std::move(committing_)); });
+  log_->save_snapshot(*committing_, [this] { start(std::move(committing_)); });
 }
 
 void ServerDesk::start(std::unique_ptr<ServerState> state) {

@@ -5,6 +5,7 @@
 
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/net/frame_codec.h"
+#include "cohort/ps/model/model_spec_text.h"
 #include "cohort/ps/server/small_training_test.h"
 
 namespace cohort::ps {

@@ -1,10 +1,11 @@
-#include "cohort/ps/server.h"
+#include "cohort/ps/server/server.h"
 
 #include <gtest/gtest.h>
 
 #include "cohort/base/message_of_test.h"
 #include "cohort/ps/server/small_training_test.h"
 #include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/segment_reader.h"
 
 namespace cohort::ps {
 namespace {

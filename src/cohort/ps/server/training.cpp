@@ -332,7 +332,7 @@ void Training::copy_state() {
     outbox->add_copy(header, std::move(bytes));
   }
   for (int table = 0; table < state_->tables(); ++table)
-    state_->table(table).write_image(
+    state_->table(table).write_snapshot(
         [&](std::string_view piece) { outbox->add_copy(TablePiece{table}, std::string(piece)); });
   const std::uint64_t request = snapshot_.request();
   outbox->end_copy(CutDone{request}, [this, request] {

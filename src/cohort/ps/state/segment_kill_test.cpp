@@ -11,6 +11,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/segment_reader.h"
 
 // kill -9 at any instant leaves every slice whole. The child's slices are functions of their
 // versions, so that anything else is seen.

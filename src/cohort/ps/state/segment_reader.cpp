@@ -1,3 +1,5 @@
+#include "cohort/ps/state/segment_reader.h"
+
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -6,7 +8,6 @@
 
 #include "cohort/base/error.h"
 #include "cohort/collective/reduction/kernels.h"
-#include "cohort/ps/state/segment.h"
 #include "cohort/ps/state/segment_layout.h"
 
 namespace cohort::ps {

@@ -129,8 +129,8 @@ class Job {
   void await_newcomer(const std::string& task, int incarnation) {
     const Deadline deadline = Deadline::after(seconds(10));
     while (!deadline.expired()) {
-      for (const auto& seat : coordinator_->status().seats)
-        if (seat.info.task == task && seat.info.incarnation == incarnation) return;
+      for (const auto& member : coordinator_->status().members)
+        if (member.info.task == task && member.info.incarnation == incarnation) return;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
     ADD_FAILURE() << task << " did not come again";
