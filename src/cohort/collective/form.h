@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cohort/collective/group.h"
-#include "cohort/collective/tuning.h"
+#include "cohort/collective/native/tuning.h"
 #include "cohort/transport/messenger.h"
 #include "cohort/transport/rendezvous.h"
 #include "cohort/transport/shm/join.h"

@@ -78,7 +78,7 @@ void Bucket::keep(int node, torch::Tensor partial) {
   kept_[i] = std::move(partial);
 }
 
-void Bucket::let_go() {
+void Bucket::release() {
   if (adopts_) views_[0].reset();
   for (torch::Tensor& partial : kept_) partial.reset();
 }

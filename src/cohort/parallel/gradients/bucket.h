@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cohort/collective/group.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/bucket_layout.h"
 
 namespace cohort::parallel {
@@ -18,7 +18,7 @@ namespace cohort::parallel {
 std::vector<std::int64_t> gradient_strides(const torch::Tensor& parameter);
 
 // The memory of one bucket: the gradients, which autograd's parameters see as views, and where the
-// rank's shards leave partials that its group needs besides (collective/shards.h). A bucket of one
+// rank's shards leave partials that its group needs besides (ShardPlan). A bucket of one
 // large parameter has no memory of its own: step by step it adopts the gradient that autograd made
 // for the last shard, and keeps the tensors of the partials before it, which no other rank reads.
 //
@@ -49,7 +49,7 @@ class Bucket {
   // Whether it keeps the tensor of that partial instead of having memory for it.
   bool keeps(int node) const { return adopts_ && node + 1 < static_cast<int>(partials_.size()); }
   void keep(int node, torch::Tensor partial);  // keeps(node); is_like(0, partial)
-  void let_go();                               // of what it adopted and keeps, if anything
+  void release();                              // what it adopted and keeps, if anything
 
   // One array for each node: its values in the bucket's dtype for a single shard, otherwise in the
   // accumulator type. The last is values() where the types are the same.

@@ -203,7 +203,7 @@ TEST(GradientSync, DtypesAndStridesAreKept) {
 
 TEST(GradientSync, LargeGradientsAreSummedWhereAutogradMakesThem) {
   // With 8 shards on 3 ranks the first two have two partial sums each.
-  for (const auto [size, shards] : {std::pair{2, 4}, {3, 4}, {3, 8}}) {
+  for (const auto& [size, shards] : {std::pair{2, 4}, {3, 4}, {3, 8}}) {
     run_replicas(size, [shards = shards](Group& group) {
       torch::Tensor large = parameter({600, 700}), small = parameter({700}),
                     unused = parameter({600, 600});

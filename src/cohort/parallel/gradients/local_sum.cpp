@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/parallel/tensors/element_types.h"
 
 namespace cohort::parallel {

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/bucket.h"
 
 namespace cohort::parallel {

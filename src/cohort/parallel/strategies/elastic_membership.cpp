@@ -99,7 +99,7 @@ std::unique_ptr<collective::Group> ElasticMembership::State::form(const membersh
                                   .cancelled = [this] { return is_over(); },
                                   .carried = carried,
                                   .connect = {}};
-  // Somebody who swallows what members send each other is noticed as soon as a lost one is.
+  // A peer that swallows what members send each other is noticed as soon as a lost one is.
   collective::NetworkOptions watched = network;
   watched.silence =
       std::max(kShortestSilence, std::chrono::ceil<std::chrono::milliseconds>(agent.lease()));

@@ -59,7 +59,7 @@ class Client {
   void read_after(std::span<const BlockRun> runs, std::uint64_t finished, Deadline deadline);
 
   void begin_step(const StepStart& start);
-  // One array of the block's elements for each node of this worker's shards (collective/shards.h).
+  // One array of the block's elements for each node of this worker's shards (ShardPlan).
   void push(int block, std::span<const std::byte* const> partials);
   // Waits until every slice is ready for the next step and copies the values to `runs`.
   StepOutcome finish_step(const StepEnd& end, std::span<const BlockRun> runs, Deadline deadline);

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/ps/model/model_spec_text.h"
 
 namespace cohort::ps {

@@ -51,7 +51,7 @@ struct ModelSpec {
   std::vector<UpdateRule> groups;
   Policy policy;
   int workers = 1;
-  int shards = 1;         // virtual shards of a step (collective/shards.h); at least `workers`
+  int shards = 1;         // virtual shards of a step (ShardPlan); at least `workers`
   std::string agreement;  // options of the training that must be the same on all workers
 
   bool operator==(const ModelSpec&) const = default;

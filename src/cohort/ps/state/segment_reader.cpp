@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/ps/state/segment_layout.h"
 
 namespace cohort::ps {

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/ps/model/model_spec_checks.h"
 #include "cohort/ps/model/model_spec_text.h"
 #include "cohort/ps/rules/apply_update.h"

@@ -25,7 +25,7 @@ LearningRateWarmup::LearningRateWarmup(double epochs, double target)
 
 double LearningRateWarmup::factor(double epochs_done, const FitState& fit) const {
   // In an elastic job those that there is a place for: the rate must not depend on who was lost.
-  const int replicas = fit.strategy().places() * fit.strategy().local_replicas();
+  const int replicas = fit.strategy().slots() * fit.strategy().local_replicas();
   double target = target_ > 0 ? target_ : replicas;
   return epochs_done >= epochs_ ? target : 1 + (target - 1) * epochs_done / epochs_;
 }

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/train/data/batch_plan.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/data/loader.h"

@@ -33,9 +33,7 @@ void AllReduceSync::attach(const SyncedModel& model, std::vector<collective::Sha
                                                    .allow_unused = options.allow_unused,
                                                    .compression = options.compression,
                                                    .reducer = options.reducer,
-                                                   .memory = memory_,
-                                                   .sink = {},
-                                                   .place = {}});
+                                                   .memory = memory_});
   buffers_.emplace(
       *replica_.group,
       options.deterministic ? named(model.module.named_buffers()) : parallel::NamedTensors{},

@@ -57,16 +57,14 @@ void ServerSync::attach(const SyncedModel& trained) {
   plan_.emplace(trained.shards, own);
   gradients_.emplace(
       *own_group_, named(trained.module.named_parameters()),
-      parallel::GradientSyncOptions{
-          .bucket_bytes = trained.options.bucket_bytes,
-          .shards = trained.shards,
-          .allow_unused = trained.options.allow_unused,
-          .reducer = {},
-          .sink =
-              [this](std::size_t bucket, std::span<const std::byte* const> partials) {
-                servers_.client(deadline()).push(static_cast<int>(bucket), partials);
-              },
-          .place = {replica_.rank, replica_.size}});
+      [this](std::size_t bucket, std::span<const std::byte* const> partials) {
+        servers_.client(deadline()).push(static_cast<int>(bucket), partials);
+      },
+      parallel::GradientPushOptions{.bucket_bytes = trained.options.bucket_bytes,
+                                    .shards = trained.shards,
+                                    .rank = replica_.rank,
+                                    .size = replica_.size,
+                                    .allow_unused = trained.options.allow_unused});
   buffers_.emplace(*plan_, named(trained.module.named_buffers()), true);
   model_.emplace(*gradients_, *buffers_, trained.optimizer);
   tables_.emplace(trained.module);

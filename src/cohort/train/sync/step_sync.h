@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/parallel/tables/table_module.h"
 #include "cohort/train/model/metric.h"
