@@ -14,7 +14,8 @@
 
 #include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
-#include "cohort/transport/tcp/inbound.h"
+#include "cohort/base/net/bulk_frames.h"
+#include "cohort/transport/tcp/wire.h"
 
 namespace {
 
@@ -31,27 +32,35 @@ constexpr bool kPlantedBug = false;
 #endif
 
 // Memory of exactly the announced length, so that AddressSanitizer sees a byte too many.
-class FuzzSink : public ChunkSink {
+class FuzzSink : public FrameHandler {
  public:
-  std::optional<std::byte*> place(const ChunkHeader& header) override {
+  std::optional<Bulk> frame(std::string_view payload) override {
+    if (is_over()) std::abort();
+    control_ = decode_control(payload);
+    if (const auto* header = std::get_if<ChunkHeader>(&control_))
+      return Bulk{header->length, header->crc};
+    return std::nullopt;
+  }
+  std::optional<std::byte*> place() override {
+    const auto& header = std::get<ChunkHeader>(control_);
     if (header.length > kChunkBytes || header.offset + header.length > header.size) std::abort();
     if (++refusals_ % 4 == 3) return std::nullopt;
     memory_.assign(header.length - (kPlantedBug && header.length > 1 ? 1 : 0), std::byte{0});
     memory_.shrink_to_fit();
     return memory_.data();
   }
-  void arrived(const ChunkHeader& header) override {
-    if (crc32c(memory_.data(), header.length) != header.crc) std::abort();
+  void complete(UniqueFd) override {
+    if (const auto* header = std::get_if<ChunkHeader>(&control_))
+      if (crc32c(memory_.data(), header->length) != header->crc) std::abort();
+    if (const auto* goodbye = std::get_if<Goodbye>(&control_))
+      if (goodbye->notice.text.size() > kMaxGoodbyeText) std::abort();
   }
-  void goodbye(const Goodbye& goodbye) override {
-    if (goodbye.notice.text.size() > kMaxGoodbyeText) std::abort();
-    if (++goodbyes_ > 1) std::abort();
-  }
+  bool is_over() const override { return std::holds_alternative<Goodbye>(control_); }
 
  private:
+  Control control_;
   std::vector<std::byte> memory_;
   unsigned refusals_ = 0;
-  int goodbyes_ = 0;
 };
 
 std::string make_stream(const std::uint8_t*& data, const std::uint8_t* end) {
@@ -93,14 +102,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::uint8_t* at = data + 1;
   const std::string stream = make_stream(at, data + size);
   FuzzSink sink;
-  Inbound inbound(kKey, sink);
+  BulkFrameReader reader(FrameDecoder(kKey, kMaxControl), kMaxControl, sink);
   try {
     std::size_t fed = 0;
     for (int rounds = 0; fed < stream.size() && rounds < 100'000; ++rounds) {
-      if (inbound.stalled()) inbound.resume();
+      if (reader.stalled()) reader.resume();
       std::array<iovec, 2> places;
-      const int count = inbound.prepare(places);
-      if (count == 0 && inbound.ended()) return 0;
+      const int count = reader.prepare(places);
+      if (count == 0 && sink.is_over()) return 0;
       std::size_t moved = 0;
       for (int i = 0; i < count; ++i) {
         const std::size_t n =
@@ -110,7 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         moved += n;
         if (n < places[i].iov_len) break;
       }
-      if (moved > 0) inbound.commit(moved);
+      if (moved > 0) reader.commit(moved);
     }
   } catch (const ProtocolError&) {
   }

@@ -22,7 +22,7 @@ std::optional<std::uint64_t> parse_unsigned(std::string_view text);
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 // The text with control characters (also those of more than one byte, and the ones that turn the
-// direction of writing) as \xNN: fit for a terminal, whoever wrote it.
+// direction of writing) as \xNN: fit for a terminal, wherever it comes from.
 std::string escape_controls(std::string_view text);
 
 // One word for a POSIX shell, quoted only where needed.

@@ -65,7 +65,7 @@ TEST(ClusterSpec, RefusesAnEmptyCluster) {
       [] {
         spec({{TaskType::ps, addresses({"a:1"})}}).validate();
       },
-      {"nobody would train", "at least one worker"});
+      {"no task would train", "at least one worker"});
 }
 
 TEST(ClusterSpec, RefusesTwoChiefs) {

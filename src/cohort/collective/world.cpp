@@ -1,10 +1,12 @@
 #include "cohort/collective/world.h"
 
+#include <utility>
+
 #include "cohort/base/error.h"
 #include "cohort/base/net/handshake.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
-#include "cohort/collective/native/peer.h"
+#include "cohort/collective/backend/peer.h"
 #include "cohort/transport/host.h"
 #include "cohort/transport/store_rendezvous.h"
 #include "cohort/transport/tcp/messenger.h"
@@ -21,6 +23,8 @@ bool read_flag(const cluster::Environment& environment, const char* name) {
     throw InvalidInput(fmt::format("{} is '{}'", name, value), {.advice = "Set it to 1 or 0."});
   return value == "1";
 }
+
+constexpr unsigned kLongestSilence = 86400;
 
 }  // namespace
 
@@ -39,6 +43,16 @@ NetworkOptions NetworkOptions::from(const cluster::Environment& environment,
           fmt::format("COHORT_STREAMS is '{}'", text),
           {.advice = fmt::format("Set it to a number from 0 to {}.", transport::tcp::kMaxStreams)});
     options.streams = static_cast<int>(*streams);
+  }
+  if (const std::string text = environment.find_value("COHORT_SILENCE").value_or("");
+      !text.empty()) {
+    const auto seconds = parse_unsigned(text);
+    if (!seconds || *seconds > kLongestSilence)
+      throw InvalidInput(fmt::format("COHORT_SILENCE is '{}'", text),
+                         {.advice = fmt::format("Set it to a number of seconds from 0 (a silent "
+                                                "peer ends no call before its deadline) to {}.",
+                                                kLongestSilence)});
+    options.silence = std::chrono::seconds(*seconds);
   }
   if (const std::string file = environment.find_value("COHORT_TUNING").value_or("");
       !file.empty() && role.rank == 0)
@@ -106,6 +120,7 @@ void World::leave(Deadline deadline) {
   group.reset();
   session->done(deadline);
   session->close(deadline);
+  if (finalize) std::exchange(finalize, nullptr)();
 }
 
 World join_world(const cluster::Environment& environment,

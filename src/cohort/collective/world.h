@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,10 @@
 
 namespace cohort::collective {
 
+// Some leases: a job that cannot go on without a rank gives one that is stopped more time than an
+// elastic job does.
+constexpr std::chrono::seconds kDefaultSilence{10};
+
 // How the ranks of a job reach and trust each other.
 struct NetworkOptions {
   std::optional<Secret> secret;  // nothing: peers prove nothing; loopback only, unless `insecure`
@@ -21,12 +26,12 @@ struct NetworkOptions {
   int streams = 0;                      // connections to each peer; 0: as many as pay
   std::string bind_host = "127.0.0.1";  // "": every interface
   std::string advertise;                // what peers connect to; empty: follows bind_host
-  std::chrono::milliseconds silence{
-      0};              // how long an open connection may bring nothing; 0: for ever
+  // How long an open connection may bring nothing while this rank waits for it; 0: for ever.
+  std::chrono::milliseconds silence = kDefaultSilence;
   TuningTable tuning;  // which algorithms to use; rank 0's counts for all
 
-  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE, COHORT_TLS, COHORT_STREAMS;
-  // on rank 0 COHORT_TUNING, a file that `cohort tune` writes. Throws InvalidInput. Where to bind
+  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE, COHORT_TLS, COHORT_STREAMS,
+  // COHORT_SILENCE; on rank 0 COHORT_TUNING, a file that `cohort tune` writes. Throws InvalidInput. Where to bind
   // follows from the role.
   static NetworkOptions from(const cluster::Environment& environment, const cluster::Role& role);
 };
@@ -50,6 +55,8 @@ std::unique_ptr<Group> form_world(cluster::Session& session, const NetworkOption
 struct World {
   std::unique_ptr<cluster::Session> session;
   std::unique_ptr<Group> group;  // null for a task that does not train (ps, evaluator)
+  // Ends what the group ran on (MPI): leave() calls it last. Empty where there is nothing to end.
+  std::function<void()> finalize;
 
   // This task is done; returns when the others no longer need what it hosts, at the latest at the
   // deadline.

@@ -34,6 +34,7 @@ TEST(NetworkOptions, TheVariablesAreRead) {
   EXPECT_FALSE(plain.secret || plain.insecure || plain.tls);
   EXPECT_EQ(plain.streams, 0);
   EXPECT_EQ(plain.bind_host, "127.0.0.1");
+  EXPECT_EQ(plain.silence, std::chrono::seconds(10));
 
   ScratchFolder folder;
   const Secret secret = Secret::generate();
@@ -41,16 +42,20 @@ TEST(NetworkOptions, TheVariablesAreRead) {
   const NetworkOptions all = options_from({{"COHORT_SECRET_FILE", folder.path() / "secret"},
                                            {"COHORT_INSECURE", "1"},
                                            {"COHORT_TLS", "1"},
-                                           {"COHORT_STREAMS", "4"}});
+                                           {"COHORT_STREAMS", "4"},
+                                           {"COHORT_SILENCE", "60"}});
   EXPECT_EQ(all.secret->bytes(), secret.bytes());
   EXPECT_TRUE(all.insecure && all.tls);
   EXPECT_EQ(all.streams, 4);
+  EXPECT_EQ(all.silence, std::chrono::minutes(1));
+  EXPECT_EQ(options_from({{"COHORT_SILENCE", "0"}}).silence.count(), 0);
 }
 
 TEST(NetworkOptions, AWrongValueIsRefusedByName) {
   for (const auto& [name, value] :
        {std::pair("COHORT_TLS", "yes"), std::pair("COHORT_STREAMS", "17"),
-        std::pair("COHORT_STREAMS", "two"), std::pair("COHORT_INSECURE", "2")})
+        std::pair("COHORT_STREAMS", "two"), std::pair("COHORT_SILENCE", "-1"),
+        std::pair("COHORT_INSECURE", "2")})
     EXPECT_THAT(message_of<InvalidInput>([&, n = name, v = value] {
                   options_from({{n, v}});
                 }),

@@ -30,7 +30,7 @@ struct alignas(64) ArenaMember {
   std::int32_t pid;
   std::uint64_t start_time;         // of the process, so that a pid used again is not taken for it
   cpu_set_t cores;                  // on which it may run
-  std::atomic<std::uint32_t> dead;  // set once, by whoever saw it die
+  std::atomic<std::uint32_t> dead;  // set once, by the process that saw it die
 };
 
 struct alignas(64) ArenaHeader {

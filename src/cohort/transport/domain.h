@@ -29,8 +29,6 @@ class Domain {
   int index() const { return index_; }
   int size() const { return static_cast<int>(arena_ranks_.size()); }
   Arena& arena() const { return *arena_; }
-  const std::shared_ptr<Arena>& arena_pointer() const { return arena_; }
-  int arena_rank(int member) const { return arena_ranks_[member]; }
   std::byte* shared() const { return shared_; }
 
   // Frees memory of this rank's that members may still look at, after all their Domains are gone.
@@ -41,7 +39,7 @@ class Domain {
   bool is_dead(int member) const { return arena_->member(arena_ranks_[member]).dead.load() != 0; }
 
   // Waits until `ready()`, which reads shared state with seq_cst loads. False: deadline passed.
-  // Whoever changes that state calls notify() or notify_all() after the store.
+  // The member that changes that state calls notify() or notify_all() after the store.
   template <typename Ready>
   bool wait(Ready&& ready, Deadline deadline) {
     return own_bell().wait(std::forward<Ready>(ready), patience_, deadline);

@@ -11,7 +11,7 @@
 namespace cohort::transport {
 
 // How long to look before sleeping: `yields` times, each time `looks` looks and then the core is
-// offered to whoever else wants it. Going to sleep and being woken costs some 50 us; a peer that
+// offered to other processes. Going to sleep and being woken costs some 50 us; a peer that
 // waits for this very core gets it at the first yield.
 struct Patience {
   int yields = 0;
@@ -21,8 +21,8 @@ struct Patience {
 // Where one rank sleeps until a peer has news. Lives in memory that the ranks share; all zeros is
 // a valid, silent bell. Thread-safe, across processes too.
 //
-// The promise: whoever changes shared state with a seq_cst store and then rings, wakes every
-// sleeper whose condition reads that state with seq_cst loads. Ringing a bell that nobody sleeps on
+// The promise: a process that changes shared state with a seq_cst store and then rings, wakes every
+// sleeper whose condition reads that state with seq_cst loads. Ringing a bell without sleepers
 // costs one load.
 class alignas(64) Doorbell {
  public:

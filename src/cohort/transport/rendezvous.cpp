@@ -16,7 +16,7 @@ std::string MemoryRendezvous::get(const std::string& key, Deadline deadline) {
   if (deadline.is_never())
     changed_.wait(lock, present);
   else if (!changed_.wait_until(lock, deadline.when(), present))
-    throw TimeoutError(fmt::format("nobody set '{}' in time", key));
+    throw TimeoutError(fmt::format("no rank set '{}' in time", key));
   return values_.at(key);
 }
 

@@ -18,7 +18,7 @@ class Rendezvous {
  public:
   virtual ~Rendezvous() = default;
   virtual void set(const std::string& key, const std::string& value, Deadline deadline) = 0;
-  // Waits until somebody has set `key`. Throws TimeoutError that names the key.
+  // Waits until a rank has set `key`. Throws TimeoutError that names the key.
   virtual std::string get(const std::string& key, Deadline deadline) = 0;
 };
 

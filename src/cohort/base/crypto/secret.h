@@ -12,7 +12,7 @@
 
 namespace cohort {
 
-// What the tasks of one job know and nobody else: 32 random bytes. It travels by file descriptor
+// What the tasks of one job know and no other process: 32 random bytes. It travels by descriptor
 // (COHORT_SECRET_FD, a sealed memfd) or by a file that only its owner reads (COHORT_SECRET_FILE),
 // as 64 hexadecimal digits; never on a command line, never in the text of an error.
 // A value, overwritten when destroyed. Thread-compatible.
@@ -32,7 +32,7 @@ class Secret {
 
   // As 64 hexadecimal digits. `source` is what an InvalidInput calls the place it came from.
   static Secret from_text(std::string_view text, const std::string& source);
-  std::string to_text() const;  // for a pipe that nobody else reads; wipe() what it returned
+  std::string to_text() const;  // for a pipe with one reader; wipe() what it returned
 
   // The values of COHORT_SECRET_FD and COHORT_SECRET_FILE; nothing when neither is set or both are
   // empty. The descriptor wins.
@@ -43,7 +43,7 @@ class Secret {
   Secret& operator=(const Secret&) = default;
   ~Secret();
 
-  // A sealed memory file that from_fd() reads. Close-on-exec: whoever starts a task passes it on
+  // A sealed memory file that from_fd() reads. Close-on-exec: the launcher of a task passes it on
   // with dup2().
   UniqueFd to_memfd() const;
 

@@ -10,7 +10,7 @@
 //
 // The mixer is Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011),
 // which passes BigCrush for keys and counters that merely count up. A chain of splitmix64
-// finalisers would be as fast, but nobody has shown that its streams for neighbouring keys are
+// finalisers would be as fast, but it is not shown that its streams for neighbouring keys are
 // independent.
 namespace cohort {
 

@@ -7,7 +7,7 @@
 namespace cohort {
 
 // Folders and files that decide what this process does: a job's output folder, its records. They
-// are trusted only where nobody but the caller and root could have put something into them: they
+// are trusted only where no user but the caller and root could have put something into them: they
 // belong to one of the two, and neither their group nor others may write to them. (A sticky bit
 // does not help: others could still make files under names that the caller is about to use.)
 // Folders above them are not looked at.

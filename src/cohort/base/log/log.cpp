@@ -23,7 +23,7 @@ struct Sink {
   std::atomic<Level> level = Level::info;
   std::atomic<bool> hurry = false;
 
-  std::mutex mutex;  // held by whoever writes to standard error, perhaps for long
+  std::mutex mutex;  // held by the thread that writes to standard error, perhaps for long
   std::function<void()> before_line;
 
   std::mutex queue_mutex;  // guards what follows; taken after `mutex`, and never held for long
@@ -156,7 +156,7 @@ void keep(Sink& sink, std::string line) {
     sink.kept.push_back(std::move(line));
   }
   if (std::unique_lock lock(sink.mutex, std::try_to_lock); lock) {
-    // Whoever keeps a line alive on the terminal may have to be waited for.
+    // The owner of a line kept on the terminal may have to be waited for.
     if (!sink.before_line) write_kept(sink, false);
   }
   if (has_kept(sink)) start_writer(sink);

@@ -38,7 +38,7 @@ TEST_F(LogDeathTest, ALevelThatIsOneIsTakenWithoutAWord) {
   EXPECT_EXIT(log_once_with("error"), ExitedWithCode(0), "^$");
 }
 
-// Standard error as a pipe that nobody reads, for as long as this lives.
+// Standard error as a pipe that is not read, for as long as this lives.
 class UnreadStandardError {
  public:
   UnreadStandardError() : saved_(::dup(STDERR_FILENO)) {

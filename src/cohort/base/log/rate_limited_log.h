@@ -14,8 +14,8 @@ struct RateLimit {
   std::chrono::seconds period{10};
 };
 
-// Warnings that a stranger can cause at will, such as refused connections: the first few of a
-// period are logged, the others counted, so that the log cannot be flooded. The number of those
+// Warnings that unauthenticated peers can cause at will, as refused connections: the first few of
+// a period are logged, the others counted, so that the log cannot be flooded. The number of those
 // left out is logged with the next warning after the period, or when this object goes:
 //   NAME: 31495 more WHAT in the last 10 s
 // Confined to one thread.

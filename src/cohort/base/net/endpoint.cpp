@@ -3,10 +3,12 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -15,18 +17,10 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/unique_fd.h"
 
 namespace cohort {
 namespace {
-
-// getaddrinfo() knows no deadline, so it runs on a thread that outlives the caller when it must.
-struct Lookup {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  int code = 0;
-  std::vector<SocketAddress> addresses;
-};
 
 int look_up(const std::string& host, int port, int flags, std::vector<SocketAddress>& addresses) {
   addrinfo hints{};
@@ -47,40 +41,16 @@ int look_up(const std::string& host, int port, int flags, std::vector<SocketAddr
   return 0;
 }
 
-std::vector<SocketAddress> resolve_tcp(const Endpoint& endpoint, Deadline deadline) {
+// Nothing where it is a name.
+std::vector<SocketAddress> numeric_addresses(const Endpoint& endpoint) {
   std::vector<SocketAddress> addresses;
-  int numeric_flags = endpoint.host().empty() ? AI_PASSIVE : AI_NUMERICHOST;
-  if (look_up(endpoint.host(), endpoint.port(), numeric_flags, addresses) == 0) {
-    // "Every interface" means IPv6's, which takes IPv4 connections too, before IPv4's alone.
-    if (endpoint.host().empty())
-      std::stable_partition(addresses.begin(), addresses.end(),
-                            [](const SocketAddress& a) { return a.family() == AF_INET6; });
-    return addresses;
-  }
-
-  auto lookup = std::make_shared<Lookup>();
-  std::thread([lookup, host = endpoint.host(), port = endpoint.port()] {
-    std::vector<SocketAddress> found;
-    int code = look_up(host, port, 0, found);
-    std::lock_guard lock(lookup->mutex);
-    lookup->code = code;
-    lookup->addresses = std::move(found);
-    lookup->done = true;
-    lookup->changed.notify_all();
-  }).detach();
-
-  std::unique_lock lock(lookup->mutex);
-  auto is_done = [&] { return lookup->done; };
-  if (deadline.is_never())
-    lookup->changed.wait(lock, is_done);
-  else if (!lookup->changed.wait_until(lock, deadline.when(), is_done))
-    throw TimeoutError(fmt::format("the name '{}' was not resolved in time", endpoint.host()),
-                       {.advice = "Check the name server, or give the IP address."});
-  if (lookup->code != 0)
-    throw PeerError(
-        fmt::format("cannot resolve '{}': {}", endpoint.host(), ::gai_strerror(lookup->code)),
-        {.advice = "Check the spelling, the name server and /etc/hosts."});
-  return lookup->addresses;
+  const int flags = endpoint.host().empty() ? AI_PASSIVE : AI_NUMERICHOST;
+  look_up(endpoint.host(), endpoint.port(), flags, addresses);
+  // "Every interface" means IPv6's, which takes IPv4 connections too, before IPv4's alone.
+  if (endpoint.host().empty())
+    std::stable_partition(addresses.begin(), addresses.end(),
+                          [](const SocketAddress& a) { return a.family() == AF_INET6; });
+  return addresses;
 }
 
 SocketAddress unix_address(const Endpoint& endpoint) {
@@ -155,9 +125,73 @@ Endpoint SocketAddress::endpoint() const {
   return Endpoint::unix_path(std::string(un->sun_path, ::strnlen(un->sun_path, length)));
 }
 
+struct NameLookup::State {
+  UniqueFd event;    // only for a name
+  std::mutex mutex;  // guards all below
+  bool is_done = false;
+  int code = 0;
+  std::vector<SocketAddress> addresses;
+
+  void finish(int result, std::vector<SocketAddress> found) {
+    std::lock_guard lock(mutex);
+    code = result;
+    addresses = std::move(found);
+    is_done = true;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(event.get(), &one, sizeof one);
+  }
+};
+
+NameLookup::NameLookup(const Endpoint& endpoint)
+    : NameLookup(endpoint, [](const std::string& host, int port, std::vector<SocketAddress>& to) {
+        return look_up(host, port, 0, to);
+      }) {}
+
+NameLookup::NameLookup(const Endpoint& endpoint, Ask ask) : state_(std::make_shared<State>()) {
+  host_ = endpoint.is_tcp() ? endpoint.host() : "";
+  state_->addresses =
+      endpoint.is_tcp() ? numeric_addresses(endpoint) : std::vector{unix_address(endpoint)};
+  state_->is_done = !state_->addresses.empty();
+  if (state_->is_done) return;
+  state_->event.reset(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!state_->event) throw SystemError("make an event to look up a name", errno);
+  std::thread([state = state_, ask = std::move(ask), host = host_, port = endpoint.port()] {
+    std::vector<SocketAddress> found;
+    const int code = ask(host, port, found);
+    state->finish(code, std::move(found));
+  }).detach();
+}
+
+NameLookup::~NameLookup() = default;
+NameLookup::NameLookup(NameLookup&&) noexcept = default;
+NameLookup& NameLookup::operator=(NameLookup&&) noexcept = default;
+
+int NameLookup::fd() const { return state_->event.get(); }
+
+bool NameLookup::is_done() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->is_done;
+}
+
+std::vector<SocketAddress> NameLookup::take() {
+  std::lock_guard lock(state_->mutex);
+  COHORT_CHECK(state_->is_done, "the name '{}' is not looked up yet", host_);
+  if (state_->code != 0)
+    throw PeerError(fmt::format("cannot resolve '{}': {}", host_, ::gai_strerror(state_->code)),
+                    {.advice = "Check the spelling, the name server and /etc/hosts."});
+  return std::move(state_->addresses);
+}
+
 std::vector<SocketAddress> resolve(const Endpoint& endpoint, Deadline deadline) {
-  if (endpoint.is_tcp()) return resolve_tcp(endpoint, deadline);
-  return {unix_address(endpoint)};
+  NameLookup lookup(endpoint);
+  pollfd entry{lookup.fd(), POLLIN, 0};
+  while (!lookup.is_done()) {
+    if (deadline.expired())
+      throw TimeoutError(fmt::format("the name '{}' was not resolved in time", endpoint.host()),
+                         {.advice = "Check the name server, or give the IP address."});
+    ::poll(&entry, 1, deadline.poll_timeout_ms());
+  }
+  return lookup.take();
 }
 
 }  // namespace cohort

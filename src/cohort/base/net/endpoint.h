@@ -2,6 +2,8 @@
 
 #include <sys/socket.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -48,8 +50,36 @@ struct SocketAddress {
   Endpoint endpoint() const;
 };
 
-// Every address of the endpoint, in the order to try them; asks the name server only for names.
-// Throws InvalidInput (a Unix name too long), PeerError (the name is not known), TimeoutError.
+// A name that is being looked up, for an event loop that must not wait for the name server. An IP
+// address is known at once; a name is asked for on a thread of its own, which outlives this object
+// when it must: getaddrinfo() knows no deadline.
+// Confined to one thread. Failure: the constructor throws InvalidInput (a Unix name too long) or
+// SystemError; take() throws PeerError (the name is not known).
+class NameLookup {
+ public:
+  // How a name becomes addresses: as getaddrinfo(), a code other than 0 is a failure. Runs on any
+  // thread.
+  using Ask = std::function<int(const std::string& host, int port, std::vector<SocketAddress>&)>;
+
+  explicit NameLookup(const Endpoint& endpoint);
+  NameLookup(const Endpoint& endpoint, Ask ask);
+  ~NameLookup();
+  NameLookup(NameLookup&&) noexcept;
+  NameLookup& operator=(NameLookup&&) noexcept;
+
+  // Readable once it is done; stays so. None (-1) where it was known at once.
+  int fd() const;
+  bool is_done() const;
+  // Once done: every address, in the order to try them.
+  std::vector<SocketAddress> take();
+
+ private:
+  struct State;
+  std::string host_;
+  std::shared_ptr<State> state_;
+};
+
+// The same for a caller who waits. Throws TimeoutError too.
 std::vector<SocketAddress> resolve(const Endpoint& endpoint, Deadline deadline);
 
 }  // namespace cohort

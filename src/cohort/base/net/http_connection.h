@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "cohort/base/net/http_server.h"
+#include "cohort/base/net/http_message.h"
 #include "cohort/base/unique_fd.h"
 
 namespace cohort {

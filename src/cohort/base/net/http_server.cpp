@@ -99,7 +99,7 @@ class HttpServer::Loop {
     HttpConnection& connection = *client.connection;
     const bool is_due = connection.advance(events);
     count(client);
-    // Past the limit, whoever brings a body pays; a small request is served.
+    // Past the limit, a request with a body pays; a small request is served.
     const bool is_too_much =
         pending_ > limits_.pending && client.pending > 2 * limits_.head && connection.is_reading();
     if (is_due || is_too_much) answer(id, client, is_due);

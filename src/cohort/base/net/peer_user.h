@@ -8,7 +8,7 @@ namespace cohort {
 
 // The user at the other end of a TCP connection between two processes of this machine, as the
 // system knows it (sock_diag, else /proc/net/tcp): nothing when the other end is on another
-// machine, cannot be found, or was closed already; then nobody answers for it any more. Functions
+// machine, cannot be found, or was closed already; then no user answers for it any more. Functions
 // without state, for any thread. Throws SystemError when the system does not tell (neither way
 // works here).
 std::optional<uid_t> tcp_peer_user(int fd);

@@ -55,14 +55,6 @@ SocketAddress name_of(int fd, decltype(&::getsockname) get) {
   return address;
 }
 
-// A connection to a port of this machine on which nobody listens can meet itself, when the system
-// picks that very port as its own.
-bool is_connected_to_itself(int fd) {
-  SocketAddress mine = name_of(fd, ::getsockname);
-  return mine.family() != AF_UNIX && mine.size > 0 &&
-         mine.endpoint() == name_of(fd, ::getpeername).endpoint();
-}
-
 // 0 when connected, else the errno.
 int try_connect(int fd, const SocketAddress& address, Deadline deadline) {
   if (::connect(fd, address.get(), address.size) == 0)
@@ -103,6 +95,12 @@ UniqueFd listen_on(const Endpoint& endpoint, int backlog) {
                                : "Choose a folder that you may write to.";
   throw SystemError(fmt::format("cannot listen on {}", endpoint.to_string()), code,
                     {.advice = std::move(advice)});
+}
+
+bool is_connected_to_itself(int fd) {
+  SocketAddress mine = name_of(fd, ::getsockname);
+  return mine.family() != AF_UNIX && mine.size > 0 &&
+         mine.endpoint() == name_of(fd, ::getpeername).endpoint();
 }
 
 Endpoint local_endpoint(int fd) {
@@ -155,7 +153,7 @@ UniqueFd accept_from(int listener, Deadline deadline) {
     if (fd) return fd;
     if (!wait_ready(listener, POLLIN, deadline))
       throw TimeoutError(
-          fmt::format("nobody connected to {} in time", local_endpoint(listener).to_string()));
+          fmt::format("no process connected to {} in time", local_endpoint(listener).to_string()));
   }
 }
 

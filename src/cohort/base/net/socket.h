@@ -22,6 +22,9 @@ UniqueFd listen_on(const Endpoint& endpoint, int backlog = 4096);
 
 // Where a socket really is: the port that the system chose, the address that a name stands for.
 Endpoint local_endpoint(int fd);
+// A connection to a port of this machine on which no process listens can meet itself, when the
+// system picks that very port as its own.
+bool is_connected_to_itself(int fd);
 // "10.0.0.7:41234" for messages; "unknown peer" once the connection is gone.
 std::string peer_name(int fd);
 
@@ -44,8 +47,8 @@ UniqueFd accept_from(int listener, Deadline deadline);
 
 // One attempt over all addresses of the endpoint.
 UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline);
-// Tries again, with growing pauses of 2 to 200 ms, while nobody listens there or the name is not
-// known yet: the other side may start later. TimeoutError then carries the last reason.
+// Tries again, with growing pauses of 2 to 200 ms, while no process listens there or the name is
+// not known yet: the other side may start later. TimeoutError then carries the last reason.
 UniqueFd connect_with_retry(const Endpoint& endpoint, Deadline deadline);
 
 // Waits until the socket is ready for one of `events` (POLLIN, POLLOUT) or failed; false when the

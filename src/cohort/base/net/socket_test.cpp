@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 
 #include <cstdlib>
 #include <functional>
+#include <future>
+#include <memory>
 #include <thread>
 
 #include "cohort/base/error.h"
@@ -103,9 +106,9 @@ TEST(Socket, ConnectWithRetryGivesUpAtItsDeadline) {
 }
 
 TEST(Socket, ConnectWithRetrySaysWhyItsAttemptsFailed) {
-  Endpoint nobody = local_endpoint(listen_on(Endpoint::tcp("127.0.0.1", 0)).get());
+  Endpoint unused = local_endpoint(listen_on(Endpoint::tcp("127.0.0.1", 0)).get());
   try {
-    connect_with_retry(Endpoint::tcp("localhost", nobody.port()),
+    connect_with_retry(Endpoint::tcp("localhost", unused.port()),
                        Deadline::after(milliseconds(300)));
     FAIL() << "connected";
   } catch (const TimeoutError& error) {
@@ -134,6 +137,57 @@ TEST(Limits, TheLimitOfOpenFilesIsRaisedAndNeverLowered) {
   EXPECT_GE(before, 64u);
   EXPECT_EQ(raise_file_limit(1), before);
   EXPECT_GE(raise_file_limit(before + 1), before);
+}
+
+TEST(NameLookup, AnAddressIsKnownAtOnce) {
+  NameLookup lookup(Endpoint::tcp("127.0.0.1", 80), [](const std::string&, int, auto&) {
+    ADD_FAILURE() << "nothing is to be asked for";
+    return 0;
+  });
+  ASSERT_TRUE(lookup.is_done());
+  EXPECT_EQ(lookup.take().front().endpoint(), Endpoint::tcp("127.0.0.1", 80));
+}
+
+// A name server that takes its time holds up no loop.
+TEST(NameLookup, ANameIsAskedForOnAnotherThread) {
+  std::promise<void> answer;
+  std::shared_future<void> answered = answer.get_future();
+  NameLookup lookup(Endpoint::tcp("slow.example", 80),
+                    [answered](const std::string& host, int port, auto& addresses) {
+                      answered.wait();
+                      EXPECT_EQ(host, "slow.example");
+                      addresses = resolve(Endpoint::tcp("127.0.0.1", port), Deadline::never());
+                      return 0;
+                    });
+  EXPECT_FALSE(lookup.is_done());
+  EXPECT_FALSE(wait_ready(lookup.fd(), POLLIN, Deadline::after(std::chrono::milliseconds(0))));
+  answer.set_value();
+  EXPECT_TRUE(wait_ready(lookup.fd(), POLLIN, Deadline::after(std::chrono::seconds(30))));
+  ASSERT_TRUE(lookup.is_done());
+  EXPECT_EQ(lookup.take().front().endpoint(), Endpoint::tcp("127.0.0.1", 80));
+}
+
+TEST(NameLookup, ANameThatIsNotKnownIsNamed) {
+  NameLookup lookup(Endpoint::tcp("no.example", 80),
+                    [](const std::string&, int, auto&) { return EAI_NONAME; });
+  ASSERT_TRUE(wait_ready(lookup.fd(), POLLIN, Deadline::after(std::chrono::seconds(30))));
+  EXPECT_THAT(message_of([&] { lookup.take(); }), ::testing::HasSubstr("no.example"));
+}
+
+TEST(NameLookup, MayBeGivenUpWhileTheNameServerIsAsked) {
+  std::promise<void> answer;
+  const auto over = std::make_shared<std::promise<void>>();
+  std::shared_future<void> answered = answer.get_future();
+  {
+    NameLookup lookup(Endpoint::tcp("slow.example", 80),
+                      [answered, over](const std::string&, int, auto&) {
+                        answered.wait();
+                        over->set_value();
+                        return EAI_AGAIN;
+                      });
+  }
+  answer.set_value();
+  over->get_future().wait();
 }
 
 }  // namespace

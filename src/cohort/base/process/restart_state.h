@@ -14,8 +14,8 @@ namespace cohort {
 //   not; 'd' when its work is done, so that its death changes nothing; '?' before it has said any;
 // - the state (COHORT_KEEP_FD, parameter servers): empty at first, then whatever the task writes.
 //   Who is started again finds it as it was at the instant of the death.
-// Both are new in each attempt of a job. Neither is there where nobody would start the task again:
-// by hand, under other launchers, with --task-restarts 0.
+// Both are new in each attempt of a job. Neither is there where the task would not be
+// started again: by hand, under other launchers, with --task-restarts 0.
 
 inline constexpr const char* kRestartFlagVariable = "COHORT_RESTART_FD";
 inline constexpr const char* kRestartStateVariable = "COHORT_KEEP_FD";
@@ -35,7 +35,7 @@ class RestartState {
   // The task can go on from what it kept, or not (any more). Holds from this call on, also for the
   // process that is started after this one. Throws SystemError.
   void allow_restart(bool allowed);
-  // The task's work is done, and its job needs it no more: whoever kills it from now on neither
+  // The task's work is done, and its job needs it no more: a kill from now on neither
   // fails the job nor makes it begin again. Say it before others are told. Throws SystemError.
   void set_finished();
 

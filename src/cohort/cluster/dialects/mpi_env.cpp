@@ -40,11 +40,6 @@ std::optional<Role> read_mpi_env(const Environment& environment) {
   return read(environment, kPmix, "PMIx");
 }
 
-void write_mpi_env(const Role& role, Environment& environment) {
-  erase_mpi_env(environment);
-  if (role.is_training()) write_ranks(role, kOpenMpi, environment);
-}
-
 void erase_mpi_env(Environment& environment) {
   for (const RankVariables& names : {kOpenMpi, kPmi, kPmix}) erase_ranks(names, environment);
 }

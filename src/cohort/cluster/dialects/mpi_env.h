@@ -13,10 +13,6 @@ namespace cohort::cluster {
 // other errors are those of read_ranks. MASTER_ADDR and MASTER_PORT are read too.
 std::optional<Role> read_mpi_env(const Environment& environment);
 
-// OpenMPI's form. Not part of write_all_dialects: a program that sees these believes that mpirun
-// started it.
-void write_mpi_env(const Role& role, Environment& environment);
-
 // Removes every variable that read_mpi_env would take for this process's rank.
 void erase_mpi_env(Environment& environment);
 

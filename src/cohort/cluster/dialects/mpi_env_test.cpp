@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "cohort/cluster/dialects/expect_invalid_test.h"
+#include "cohort/cluster/dialects/launcher_variables_test.h"
 #include "cohort/cluster/dialects/sample_roles_test.h"
 
 namespace cohort::cluster {
@@ -54,7 +55,7 @@ TEST(MpiEnv, APmiRankNeedsASize) {
 
 TEST(MpiEnv, EveryFormIsErased) {
   Environment environment = {{"PMIX_RANK", "77"}, {"PMI_SIZE", "9"}, {"MPI_LOCALRANKID", "1"}};
-  write_mpi_env(role_in(two_hosts(), {TaskType::worker, 0}), environment);
+  write_openmpi_env(role_in(two_hosts(), {TaskType::worker, 0}), environment);
   EXPECT_EQ(read_mpi_env(environment)->rank, 1);
   erase_mpi_env(environment);
   EXPECT_TRUE(environment.empty());

@@ -3,6 +3,7 @@
 
 #include "cohort/cluster/dialects/expect_invalid_test.h"
 #include "cohort/cluster/dialects/horovod_env.h"
+#include "cohort/cluster/dialects/launcher_variables_test.h"
 #include "cohort/cluster/dialects/mpi_env.h"
 #include "cohort/cluster/dialects/sample_roles_test.h"
 #include "cohort/cluster/dialects/slurm_env.h"
@@ -24,7 +25,7 @@ const Dialect kDialects[] = {
     {"Horovod", "HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK", read_horovod_env,
      write_horovod_env},
     {"OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     read_mpi_env, write_mpi_env},
+     read_mpi_env, write_openmpi_env},
     {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", read_slurm_env, write_slurm_env}};
 
 class RankDialect : public testing::TestWithParam<Dialect> {

@@ -93,15 +93,6 @@ std::optional<Role> read_slurm_env(const Environment& environment) {
   return role;
 }
 
-void write_slurm_env(const Role& role, Environment& environment) {
-  erase_slurm_task(environment);
-  if (!role.is_training()) return;
-  write_ranks(role,
-              {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
-               "SLURM_NODEID", "SLURM_NNODES"},
-              environment);
-}
-
 void erase_slurm_task(Environment& environment) {
   for (auto name : {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"}) erase(environment, name);
 }

@@ -17,10 +17,6 @@ namespace cohort::cluster {
 // naming variable and value, for what is no number, malformed or contradicts.
 std::optional<Role> read_slurm_env(const Environment& environment);
 
-// SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID, SLURM_NODEID, SLURM_NNODES, and SLURM_NTASKS_PER_NODE
-// (this node's). Not part of write_all_dialects: a program that sees these asks Slurm for more.
-void write_slurm_env(const Role& role, Environment& environment);
-
 // Removes what names this process's task. The job's own variables stay, for srun and scontrol.
 void erase_slurm_task(Environment& environment);
 

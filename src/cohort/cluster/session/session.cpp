@@ -165,7 +165,7 @@ void Session::agree_on_tasks(Deadline deadline) {
                mine, others);
 }
 
-// A task that comes back in a later attempt is somebody else to the store.
+// A task that comes back in a later attempt is another client to the store.
 std::string Session::name_of(const TaskId& task) const {
   if (role_.attempt <= 1) return to_string(task);
   return fmt::format("{} (attempt {})", to_string(task), role_.attempt);

@@ -42,7 +42,7 @@ using TaskEventHandler = std::function<void(const TaskId& task, TaskEvent event)
 
 // One task's membership of its job: the store, a barrier, and the job's orderly end.
 //
-// Where the store is: at role.store; else, in a cluster of several tasks that somebody started by
+// Where the store is: at role.store; else, in a cluster of several tasks that a person started by
 // hand with TF_CONFIG, hosted by the chief on its own address; else, for tasks that know their
 // ranks only (mpirun, srun, torchrun), hosted by rank 0: on one host, or with a COHORT_MEET that
 // all hosts share, the others find it by a note (meeting.h), and the job gets a secret if it has

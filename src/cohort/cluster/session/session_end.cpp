@@ -152,7 +152,7 @@ std::vector<TaskId> Session::serve_through_losses(milliseconds patience,
   return open.ids();
 }
 
-// Whoever hosts the store may be gone by now, and nobody is left who needs to hear of our end.
+// The host of the store may be gone by now, and no task is left that needs to hear of our end.
 void Session::leave_quietly(Deadline deadline) {
   try {
     done(deadline);

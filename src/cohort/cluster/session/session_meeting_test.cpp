@@ -69,7 +69,7 @@ TEST(SessionMeeting, OnOneHostTasksMeetByANoteAndGetASecret) {
 TEST(SessionMeeting, TheNoteOfAKilledJobOfTheSameNameDoesNotConfuse) {
   ScratchFolder folder;
   fs::create_directory(folder.path() / "cohort");
-  // Its host cannot be asked, its port may be anybody's.
+  // Its host cannot be asked, its port may be another process's.
   std::ofstream(folder.path() / "cohort/OpenMPI-428998657-1.note")
       << "store 127.0.0.1:1\nprocess other pid:[1] 2 3\nsecret gone.secret\n";
   EXPECT_EQ(run_job(
@@ -88,7 +88,7 @@ TEST(SessionMeeting, AcrossHostsAFolderThatTheyShareServes) {
 }
 
 TEST(SessionMeeting, AcrossHostsWithAMasterTheStoreIsAtTheNextPort) {
-  // Two ports in a row that nobody uses.
+  // Two ports in a row that are not used.
   int port = 0;
   while (port == 0) {
     const StoreServer probe;

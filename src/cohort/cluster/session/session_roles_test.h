@@ -11,7 +11,7 @@
 // For tests of sessions: roles in a cluster on this machine.
 namespace cohort::cluster {
 
-// A cluster on ports of this machine that nobody uses, as TF_CONFIG would tell it.
+// A cluster on ports of this machine that are not used, as TF_CONFIG would tell it.
 inline ClusterSpec local_cluster(int workers, int ps, int chiefs = 0) {
   auto addresses = [](int count) {
     std::vector<std::unique_ptr<StoreServer>> holders;

@@ -157,7 +157,7 @@ std::string StoreClient::get(const std::string& key, Deadline deadline) {
   auto response = call(*channel_, {.op = StoreOp::get, .key = key}, deadline);
   if (response.status == StoreStatus::timed_out)
     throw TimeoutError(
-        fmt::format("nobody set '{}' in the store at {} in time", key, channel_->store()),
+        fmt::format("no task set '{}' in the store at {} in time", key, channel_->store()),
         {.during = fmt::format("get '{}'", key)});
   return *response.value;
 }

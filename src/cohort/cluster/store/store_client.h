@@ -62,7 +62,7 @@ class StoreWatch {
 // A task's connection to the rendezvous store.
 //
 // Threads: thread-safe; calls of several threads are in flight side by side. No thread of its own:
-// whoever waits reads for all.
+// a thread that waits reads for all.
 // Failure: TimeoutError when the deadline passed, PeerError as soon as the store is gone (also for
 // calls already waiting), InvalidInput for keys over 1 KiB, values over 16 MiB and requests that
 // the store refuses. Each names store, operation and key. A lost connection stays lost.
@@ -72,8 +72,8 @@ class StoreClient {
   static std::unique_ptr<StoreClient> connect(const StoreClientOptions& options, Deadline deadline);
   ~StoreClient();  // close()
 
-  // Another connection to the same store. The store takes `name` for somebody else, so that the end
-  // of one connection is not taken for the end of the other.
+  // Another connection to the same store. The store takes `name` for another client, so that the
+  // end of one connection is not taken for the end of the other.
   std::unique_ptr<StoreClient> connect_again(const std::string& name, Deadline deadline) const;
 
   void set(const std::string& key, std::string value, Deadline deadline);

@@ -1,10 +1,8 @@
 #include "cohort/cluster/store/store_connection.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <system_error>
 
 #include "cohort/base/error.h"
 #include "cohort/base/net/socket.h"
@@ -19,40 +17,26 @@ constexpr std::size_t kPauseAbove = 1024 * 1024;
 
 StoreConnection::StoreConnection(UniqueFd fd, const HandshakeOptions& handshake,
                                  std::size_t max_queued_bytes)
-    : fd_(std::move(fd)),
-      peer_(peer_name(fd_.get())),
-      max_queued_bytes_(std::max(max_queued_bytes, kPauseAbove + kMaxStoreValue + kReadSize)),
-      handshake_(handshake) {}
+    : channel_(make_plain_channel(std::move(fd)), handshake, true),
+      peer_(peer_name(channel_.fd())),
+      max_queued_bytes_(std::max(max_queued_bytes, kPauseAbove + kMaxStoreValue + kReadSize)) {}
 
 std::string StoreConnection::name() const {
-  return identity_.empty() ? peer_ : fmt::format("{} ({})", identity_, peer_);
+  return identity().empty() ? peer_ : fmt::format("{} ({})", identity(), peer_);
 }
 
 void StoreConnection::read() {
-  char buffer[kReadSize];
-  IoResult result = read_some(fd(), buffer, sizeof buffer);
-  if (result.status == IoResult::Status::closed)
-    throw PeerError(is_authenticated() ? "it closed the connection"
-                                       : "it left without proving itself; has it another secret?");
-  if (result.status == IoResult::Status::failed)
-    throw PeerError(std::generic_category().message(result.code));
-  if (!goodbye_) feed({buffer, result.count});
-}
-
-void StoreConnection::feed(std::string_view bytes) {
-  if (handshake_) {
-    bytes.remove_prefix(handshake_->feed(bytes));
-    wire_ += handshake_->take_output();
-    if (handshake_->state() == ServerHandshake::State::failed)
-      throw AuthError(handshake_->failure());
-    if (handshake_->state() == ServerHandshake::State::waiting) return;
-    HandshakeResult result = handshake_->result();
-    identity_ = std::move(result.peer_identity);
-    decoder_.emplace(result.keys.client_to_server, kMaxStoreFrame);
-    encoder_.emplace(result.keys.server_to_client, kMaxStoreFrame);
-    handshake_.reset();
+  if (!is_authenticated()) {
+    if (goodbye_ || !channel_.set_up()) return;
+    decoder_.emplace(channel_.make_decoder(kMaxStoreFrame));
+    encoder_.emplace(channel_.make_encoder(kMaxStoreFrame));
   }
-  if (!bytes.empty()) decoder_->feed(bytes);
+  char buffer[kReadSize];
+  const iovec place{buffer, sizeof buffer};
+  const IoResult result = channel_.channel().read(&place, 1);
+  if (result.status == IoResult::Status::would_block) return;
+  if (result.status != IoResult::Status::progress) throw_gone(result);
+  if (!goodbye_) decoder_->feed({buffer, result.count});
 }
 
 std::optional<StoreRequest> StoreConnection::next_request() {
@@ -89,10 +73,10 @@ void StoreConnection::flush() {
         encoder_->encode(encode(next.response), wire_);
       }
     }
-    IoResult result = write_some(fd(), std::string_view(wire_).substr(written_));
+    const iovec place{wire_.data() + written_, wire_.size() - written_};
+    const IoResult result = channel_.channel().write(&place, 1);
     if (result.status == IoResult::Status::would_block) return;
-    if (result.status == IoResult::Status::failed)
-      throw PeerError(std::generic_category().message(result.code));
+    if (result.status != IoResult::Status::progress) throw_gone(result);
     written_ += result.count;
   }
   if (wire_.capacity() > 4 * kReadSize) wire_.shrink_to_fit();
@@ -108,9 +92,8 @@ void StoreConnection::say_goodbye(const std::string& reason) {
   goodbye_ = true;
 }
 
-void StoreConnection::end_output() { ::shutdown(fd(), SHUT_WR); }
-
 std::uint32_t StoreConnection::wanted_events() const {
+  if (!is_authenticated() && !goodbye_) return channel_.wanted_events();
   std::uint32_t events = 0;
   if (!is_paused()) events |= EPOLLIN;
   if (has_output()) events |= EPOLLOUT;

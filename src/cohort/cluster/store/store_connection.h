@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "cohort/base/net/authenticated_channel.h"
 #include "cohort/base/net/frame_codec.h"
-#include "cohort/base/net/handshake.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/cluster/store/store_protocol.h"
 
@@ -20,10 +20,10 @@ class StoreConnection {
  public:
   StoreConnection(UniqueFd fd, const HandshakeOptions& handshake, std::size_t max_queued_bytes);
 
-  int fd() const { return fd_.get(); }
+  int fd() const { return channel_.fd(); }
   bool is_authenticated() const { return decoder_.has_value(); }
-  const std::string& identity() const { return identity_; }  // once authenticated
-  std::string name() const;                                  // for the log
+  const std::string& identity() const { return channel_.peer_identity(); }
+  std::string name() const;  // for the log
 
   // Reads what is there, a bounded amount a call so that no client starves the others.
   void read();
@@ -43,7 +43,7 @@ class StoreConnection {
   // Forgets what is queued but not begun; the client's last message will be the reason. What it
   // still sends is thrown away: to close over unread bytes would take the message from it.
   void say_goodbye(const std::string& reason);
-  void end_output();  // once the goodbye is written
+  void end_output() { channel_.channel().finish(); }  // once the goodbye is written
   bool is_saying_goodbye() const { return goodbye_; }
   bool has_output() const { return written_ < wire_.size() || !queue_.empty(); }
 
@@ -57,19 +57,16 @@ class StoreConnection {
     bool is_event;
   };
   bool is_paused() const;  // enough unread answers: take no more requests
-  void feed(std::string_view bytes);
 
-  UniqueFd fd_;
+  AuthenticatedChannel channel_;
   std::string peer_;
   std::size_t max_queued_bytes_;
-  std::optional<ServerHandshake> handshake_;
-  std::string identity_;
   std::optional<FrameDecoder> decoder_;
   std::optional<FrameEncoder> encoder_;
 
   std::deque<Queued> queue_;  // encoded one by one, so that a goodbye can replace the rest
   std::size_t queued_bytes_ = 0;
-  std::size_t queued_answer_bytes_ = 0;  // without events, which nobody asked for one by one
+  std::size_t queued_answer_bytes_ = 0;  // without events, which are not asked for one by one
   std::string wire_;                     // encoded, being written
   std::size_t written_ = 0;
   bool held_back_ = false;

@@ -1,19 +1,11 @@
 #include "cohort/cluster/store/store_protocol.h"
 
-#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/fields.h"
 
 namespace cohort::cluster {
 namespace {
 
 constexpr std::size_t kMaxEntries = 1 << 20;
-
-// The count is checked against the bytes that are there, so that it cannot ask for memory.
-std::uint32_t read_count(ByteReader& reader, std::size_t max, std::size_t smallest) {
-  auto count = reader.integer<std::uint32_t>();
-  if (count > max || count > reader.remaining() / smallest)
-    throw ProtocolError(fmt::format("a list of {} items does not fit its message", count));
-  return count;
-}
 
 }  // namespace
 
@@ -55,78 +47,38 @@ std::string_view to_string(StoreOp op) {
   return "unknown operation";
 }
 
-std::string encode(const StoreRequest& request) {
-  std::string bytes;
-  ByteWriter writer(bytes);
-  writer.integer(static_cast<std::uint8_t>(request.op))
-      .integer(request.id)
-      .integer(request.timeout_ms)
-      .integer(request.number)
-      .text(request.key)
-      .text(request.value)
-      .integer(static_cast<std::uint8_t>(request.expected.has_value()))
-      .text(request.expected.value_or(""))
-      .integer(static_cast<std::uint32_t>(request.members.size()));
-  for (const auto& member : request.members) writer.text(member);
-  return bytes;
+void fields(auto& io, MessageOf<StoreRequest> auto& request) {
+  io.choice(request.op, StoreOp::set, StoreOp::cancel_on_disconnect, "store operation");
+  io(request.id), io(request.timeout_ms), io(request.number);
+  io.text(request.key, kMaxStoreKey), io.text(request.value, kMaxStoreValue);
+  bool has_expected = request.expected.has_value();
+  std::string_view expected = request.expected ? *request.expected : std::string_view();
+  io(has_expected), io.text(expected, kMaxStoreValue);
+  if constexpr (std::remove_reference_t<decltype(io)>::kReads)
+    if (has_expected) request.expected.emplace(expected);
+  io.list(request.members, kMaxBarrierMembers, 4,
+          [](auto& in_list, auto& member) { in_list.text(member, kMaxStoreKey); });
 }
 
-std::string encode(const StoreResponse& response) {
-  std::string bytes;
-  ByteWriter writer(bytes);
-  writer.integer(static_cast<std::uint8_t>(response.status))
-      .integer(response.id)
-      .integer(response.number)
-      .text(response.key)
-      .text(response.value ? std::string_view(*response.value) : std::string_view())
-      .integer(static_cast<std::uint32_t>(response.entries.size()));
-  for (const auto& [name, text] : response.entries) writer.text(name).text(text);
-  return bytes;
+void fields(auto& io, MessageOf<StoreResponse> auto& response) {
+  io.choice(response.status, StoreStatus::ok, StoreStatus::goodbye, "store status");
+  io(response.id), io(response.number), io.text(response.key, kMaxStoreKey);
+  std::string_view value = response.value ? *response.value : std::string_view();
+  io.text(value, kMaxStoreValue);
+  if constexpr (std::remove_reference_t<decltype(io)>::kReads)
+    response.value = std::make_shared<const std::string>(value);
+  io.list(response.entries, kMaxEntries, 8, [](auto& in_list, auto& entry) {
+    in_list.text(entry.first, kMaxStoreKey), in_list.text(entry.second, kMaxStoreValue);
+  });
 }
 
+std::string encode(const StoreRequest& request) { return encode_fields(request); }
+std::string encode(const StoreResponse& response) { return encode_fields(response); }
 StoreRequest decode_store_request(std::string_view bytes) {
-  ByteReader reader(bytes);
-  StoreRequest request;
-  auto op = reader.integer<std::uint8_t>();
-  if (op < static_cast<std::uint8_t>(StoreOp::set) ||
-      op > static_cast<std::uint8_t>(StoreOp::cancel_on_disconnect))
-    throw ProtocolError(fmt::format("unknown store operation {}", op));
-  request.op = static_cast<StoreOp>(op);
-  request.id = reader.integer<std::uint64_t>();
-  request.timeout_ms = reader.integer<std::uint32_t>();
-  request.number = reader.integer<std::int64_t>();
-  request.key = reader.text(kMaxStoreKey);
-  request.value = reader.text(kMaxStoreValue);
-  bool has_expected = reader.integer<std::uint8_t>() != 0;
-  std::string_view expected = reader.text(kMaxStoreValue);
-  if (has_expected) request.expected = expected;
-  auto count = read_count(reader, kMaxBarrierMembers, 4);
-  request.members.reserve(count);
-  for (std::uint32_t i = 0; i < count; ++i) request.members.emplace_back(reader.text(kMaxStoreKey));
-  reader.expect_end();
-  return request;
+  return decode_fields<StoreRequest>(bytes);
 }
-
 StoreResponse decode_store_response(std::string_view bytes) {
-  ByteReader reader(bytes);
-  StoreResponse response;
-  auto status = reader.integer<std::uint8_t>();
-  if (status < static_cast<std::uint8_t>(StoreStatus::ok) ||
-      status > static_cast<std::uint8_t>(StoreStatus::goodbye))
-    throw ProtocolError(fmt::format("unknown store status {}", status));
-  response.status = static_cast<StoreStatus>(status);
-  response.id = reader.integer<std::uint64_t>();
-  response.number = reader.integer<std::int64_t>();
-  response.key = reader.text(kMaxStoreKey);
-  response.value = std::make_shared<const std::string>(reader.text(kMaxStoreValue));
-  auto count = read_count(reader, kMaxEntries, 8);
-  response.entries.reserve(count);
-  for (std::uint32_t i = 0; i < count; ++i) {
-    std::string name(reader.text(kMaxStoreKey));
-    response.entries.emplace_back(std::move(name), reader.text(kMaxStoreValue));
-  }
-  reader.expect_end();
-  return response;
+  return decode_fields<StoreResponse>(bytes);
 }
 
 }  // namespace cohort::cluster

@@ -4,6 +4,8 @@
 
 #include <random>
 
+#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/hex_test.h"
 #include "cohort/base/error.h"
 
 namespace cohort::cluster {
@@ -63,10 +65,28 @@ TEST(StoreProtocol, TruncatedExtendedAndUnknownMessagesAreRefused) {
 TEST(StoreProtocol, SizesOverTheirBoundsAreRefused) {
   StoreRequest request = sample_request();
   request.key = std::string(kMaxStoreKey + 1, 'k');
-  EXPECT_THROW(decode_store_request(encode(request)), ProtocolError);
+  EXPECT_THROW(encode(request), InvalidInput);
   request = sample_request();
   request.value = std::string(kMaxStoreValue + 1, 'v');
-  EXPECT_THROW(decode_store_request(encode(request)), ProtocolError);
+  EXPECT_THROW(encode(request), InvalidInput);
+  // The same from a client that sends them all the same: op, id, timeout and number stand before.
+  const auto expect_bounds = [](std::size_t key, std::size_t value) {
+    std::string sent = encode(StoreRequest{}).substr(0, 1 + 8 + 4 + 8);
+    ByteWriter(sent)
+        .text(std::string(key, 'k'))
+        .text(std::string(value, 'v'))
+        .integer(std::uint8_t{0})
+        .text("")
+        .integer(std::uint32_t{0});
+    if (key <= kMaxStoreKey && value <= kMaxStoreValue) {
+      EXPECT_EQ(decode_store_request(sent).value.size(), value);
+    } else {
+      EXPECT_THROW(decode_store_request(sent), ProtocolError);
+    }
+  };
+  expect_bounds(kMaxStoreKey, kMaxStoreValue);
+  expect_bounds(kMaxStoreKey + 1, 0);
+  expect_bounds(0, kMaxStoreValue + 1);
   // A count of 4 billion members in a message of a few bytes.
   std::string bytes = encode(StoreRequest{.op = StoreOp::barrier});
   bytes.replace(bytes.size() - 4, 4, "\xff\xff\xff\xff");
@@ -85,6 +105,29 @@ TEST(StoreProtocol, DamagedMessagesEitherDecodeOrThrowAProtocolError) {
     } catch (const ProtocolError&) {
     }
   }
+}
+
+// What docs/store.md promises to clients of other versions.
+TEST(StoreProtocol, BytesOnTheWireStayAsTheyAre) {
+  StoreRequest request = sample_request();
+  EXPECT_EQ(hex(encode(request)),
+            "048877665544332211dc050000f9ffffffffffffff030000006b65790500000076006c7565010300"
+            "00006f6c640300000008000000776f726b65722f300000000008000000776f726b65722f32");
+  request.expected.reset();
+  request.members.clear();
+  EXPECT_EQ(hex(encode(request)),
+            "048877665544332211dc050000f9ffffffffffffff030000006b65790500000076006c7565000000"
+            "000000000000");
+  EXPECT_EQ(hex(encode(StoreResponse{.status = StoreStatus::mismatch,
+                                     .id = 9,
+                                     .number = 1,
+                                     .key = "k",
+                                     .value = std::make_shared<const std::string>("v"),
+                                     .entries = {{"a", "1"}, {"b", ""}}})),
+            "0309000000000000000100000000000000010000006b010000007602000000010000006101000000"
+            "31010000006200000000");
+  EXPECT_EQ(hex(encode(StoreResponse{})),
+            "0100000000000000000000000000000000000000000000000000000000");
 }
 
 }  // namespace

@@ -186,7 +186,8 @@ void StoreServer::Loop::on_event(StoreClientId id, std::uint32_t events) {
   Client& client = found->second;
   silent_.erase(id);
   try {
-    if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) client.connection.read();
+    if (!client.connection.is_authenticated() || (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+      client.connection.read();
     mark_dirty(id, client);
   } catch (const PeerError& error) {
     drop(id, error.message(), true);

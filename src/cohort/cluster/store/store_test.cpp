@@ -100,7 +100,7 @@ TEST_F(Store, CompareAndSetLetsOneWin) {
   EXPECT_EQ(lost.found, "a");
   EXPECT_TRUE(b->compare_and_set("leader", "a", "b", soon()).swapped);
   EXPECT_EQ(a->get("leader", soon()), "b");
-  auto missing = a->compare_and_set("nobody", "x", "y", soon());
+  auto missing = a->compare_and_set("absent", "x", "y", soon());
   EXPECT_FALSE(missing.swapped);
   EXPECT_EQ(missing.found, std::nullopt);
 }

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "cohort/base/data/byte_io.h"
 #include "cohort/base/data/crc32c.h"
+#include "cohort/base/data/fields.h"
 #include "cohort/base/error.h"
 
 namespace cohort::membership {
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kMagic = "COHLEDG1";
 constexpr std::size_t kFixedBytes = 4 + 1 + 4 + 8 + 8 + 8;
-constexpr char kUpdate = 1;
-constexpr char kRewind = 2;
+constexpr std::uint8_t kUpdate = 1;
+constexpr std::uint8_t kRewind = 2;
 constexpr int kMaxShards = 1 << 16;
 
 std::size_t count_width(const LedgerPlan& plan) {
@@ -23,19 +23,6 @@ std::size_t count_width(const LedgerPlan& plan) {
 }
 
 std::size_t owner_width(const LedgerPlan& plan) { return plan.shards <= 1 << 8 ? 1 : 2; }
-
-void put(std::string& out, std::uint64_t value, std::size_t width) {
-  char bytes[8];
-  put_integer(value, bytes);
-  out.append(bytes, width);
-}
-
-std::uint64_t get(std::string_view& in, std::size_t width) {
-  char bytes[8] = {};
-  in.copy(bytes, width);
-  in.remove_prefix(width);
-  return get_integer<std::uint64_t>(bytes);
-}
 
 void check_fits(std::uint64_t value, std::size_t width, std::string_view what, std::int64_t step) {
   if (value >> (8 * width) == 0) return;
@@ -58,6 +45,29 @@ void seal(std::string& record) {
   put_integer(crc32c(record.data() + 4, record.size() - 4), record.data());
 }
 
+// What follows the checksum.
+void record_fields(auto& io, const LedgerPlan& plan, auto& kind, auto& record) {
+  io(kind), io.narrow(record.epoch, 4), io(record.step), io(record.first), io(record.view);
+  for (auto& count : record.counts) io.narrow(count, count_width(plan));
+  for (auto& owner : record.owners) io.narrow(owner, owner_width(plan));
+}
+
+LedgerRecord blank_record(const LedgerPlan& plan) {
+  const auto shards = static_cast<std::size_t>(plan.shards);
+  LedgerRecord record;
+  record.counts.resize(shards);
+  record.owners.resize(shards);
+  return record;
+}
+
+void write_record(const LedgerPlan& plan, std::uint8_t kind, const LedgerRecord& record,
+                  std::string& out) {
+  out.assign(4, '\0');
+  FieldWriter writer(out);
+  record_fields(writer, plan, kind, record);
+  seal(out);
+}
+
 }  // namespace
 
 std::int64_t LedgerPlan::used_samples() const {
@@ -65,19 +75,20 @@ std::int64_t LedgerPlan::used_samples() const {
   return steps_per_epoch * batch;
 }
 
+void fields(auto& io, MessageOf<LedgerPlan> auto& plan) {
+  std::uint32_t shuffle = plan.shuffle ? 1 : 0;
+  std::uint64_t reserved = 0;
+  std::uint32_t reserved_too = 0;
+  io(plan.samples), io(plan.batch), io(plan.shards), io(shuffle), io(plan.seed);
+  io(plan.steps_per_epoch), io(reserved), io(reserved_too);
+  if constexpr (std::remove_reference_t<decltype(io)>::kReads) plan.shuffle = shuffle != 0;
+}
+
 std::string encode_header(const LedgerPlan& plan) {
   check_plan(plan, "");
   std::string out(kMagic);
-  ByteWriter(out)
-      .integer(plan.samples)
-      .integer(plan.batch)
-      .integer(static_cast<std::uint32_t>(plan.shards))
-      .integer(static_cast<std::uint32_t>(plan.shuffle ? 1 : 0))
-      .integer(plan.seed)
-      .integer(plan.steps_per_epoch)
-      .integer(std::uint64_t{0})
-      .integer(std::uint32_t{0});
-  ByteWriter(out).integer(crc32c(out.data(), out.size()));
+  FieldWriter write(out);
+  write(plan), write(crc32c(out.data(), out.size()));
   return out;
 }
 
@@ -87,17 +98,11 @@ LedgerPlan decode_header(std::string_view bytes, const std::string& path) {
         fmt::format("'{}' is no ledger", path),
         {.advice = "A training's ledger is the file `ledger` of its output folder."});
   bytes = bytes.substr(0, kLedgerHeaderBytes);
-  ByteReader reader(bytes.substr(kMagic.size()));
+  FieldReader read(bytes.substr(kMagic.size()));
   LedgerPlan plan;
-  plan.samples = reader.integer<std::int64_t>();
-  plan.batch = reader.integer<std::int64_t>();
-  plan.shards = reader.integer<std::int32_t>();
-  plan.shuffle = reader.integer<std::uint32_t>() != 0;
-  plan.seed = reader.integer<std::uint64_t>();
-  plan.steps_per_epoch = reader.integer<std::int64_t>();
-  reader.integer<std::uint64_t>();
-  reader.integer<std::uint32_t>();
-  if (reader.integer<std::uint32_t>() != crc32c(bytes.data(), kLedgerHeaderBytes - 4))
+  std::uint32_t crc = 0;
+  read(plan), read(crc);
+  if (crc != crc32c(bytes.data(), kLedgerHeaderBytes - sizeof crc))
     throw InvalidInput(
         fmt::format("the ledger '{}' is damaged in its first {} bytes", path, kLedgerHeaderBytes));
   check_plan(plan, path);
@@ -121,44 +126,25 @@ void encode_record(const LedgerPlan& plan, const LedgerRecord& record, std::stri
   for (std::uint16_t owner : record.owners)
     check_fits(owner, owner_width(plan), "rank", record.step);
 
-  out.assign(4, '\0');
-  out.push_back(kUpdate);
-  put(out, static_cast<std::uint64_t>(record.epoch), 4);
-  put(out, static_cast<std::uint64_t>(record.step), 8);
-  put(out, static_cast<std::uint64_t>(record.first), 8);
-  put(out, record.view, 8);
-  for (std::uint32_t count : record.counts) put(out, count, count_width(plan));
-  for (std::uint16_t owner : record.owners) put(out, owner, owner_width(plan));
-  seal(out);
+  write_record(plan, kUpdate, record, out);
 }
 
 void encode_rewind(const LedgerPlan& plan, std::int64_t step, std::string& out) {
-  out.assign(record_bytes(plan), '\0');
-  out[4] = kRewind;
-  put_integer(static_cast<std::uint64_t>(step), out.data() + 9);
-  seal(out);
+  LedgerRecord record = blank_record(plan);
+  record.step = step;
+  write_record(plan, kRewind, record, out);
 }
 
 std::optional<DecodedRecord> decode_record(const LedgerPlan& plan, std::string_view bytes) {
   if (bytes.size() != record_bytes(plan)) return std::nullopt;
   if (get_integer<std::uint32_t>(bytes.data()) != crc32c(bytes.data() + 4, bytes.size() - 4))
     return std::nullopt;
-  char kind = bytes[4];
+  FieldReader reader(bytes.substr(4));
+  std::uint8_t kind = 0;
+  DecodedRecord decoded{.record = blank_record(plan)};
+  record_fields(reader, plan, kind, decoded.record);
   if (kind != kUpdate && kind != kRewind) return std::nullopt;
-  bytes.remove_prefix(5);
-  DecodedRecord decoded{.is_rewind = kind == kRewind, .record = {}};
-  LedgerRecord& record = decoded.record;
-  record.epoch = static_cast<std::int64_t>(get(bytes, 4));
-  record.step = static_cast<std::int64_t>(get(bytes, 8));
-  record.first = static_cast<std::int64_t>(get(bytes, 8));
-  record.view = get(bytes, 8);
-  if (decoded.is_rewind) return decoded;
-  record.counts.resize(static_cast<std::size_t>(plan.shards));
-  record.owners.resize(static_cast<std::size_t>(plan.shards));
-  for (auto& count : record.counts)
-    count = static_cast<std::uint32_t>(get(bytes, count_width(plan)));
-  for (auto& owner : record.owners)
-    owner = static_cast<std::uint16_t>(get(bytes, owner_width(plan)));
+  decoded.is_rewind = kind == kRewind;
   return decoded;
 }
 

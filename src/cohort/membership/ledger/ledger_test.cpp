@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "cohort/base/data/hex_test.h"
 #include "cohort/base/deadline.h"
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
@@ -59,7 +60,7 @@ TEST(LedgerWriter, KnowsWhichUpdatesAreMissing) {
   writer.append(update(0, 2));
   EXPECT_FALSE(writer.lacks(update(0, 2)));
   EXPECT_TRUE(writer.lacks(update(0, 3)));   // made again in a later view
-  EXPECT_FALSE(writer.lacks(update(0, 1)));  // somebody made it again
+  EXPECT_FALSE(writer.lacks(update(0, 1)));  // a later view made it again
   EXPECT_TRUE(writer.lacks(update(1, 2)));
   EXPECT_FALSE(LedgerWriter(folder / "ledger", kPlan).lacks(update(0, 2)));
   EXPECT_TRUE(LedgerWriter(folder / "ledger", kPlan).lacks(update(0, 3)));
@@ -437,6 +438,37 @@ TEST(LedgerFileTest, AppendsInMicroseconds) {
   std::printf("append: %.2f us a record of %zu bytes; opening after %d of them: %.0f us\n",
               time.count() / kRecords, record_bytes(plan), kRecords, opened.count());
   EXPECT_LT(time.count() / kRecords, 200);
+}
+
+// Ledgers of earlier versions are read again.
+TEST(LedgerTest, BytesInAFileStayAsTheyAre) {
+  const LedgerPlan plan{.samples = 1000,
+                        .batch = 300,
+                        .shards = 3,
+                        .seed = 0x0102030405060708,
+                        .shuffle = true,
+                        .steps_per_epoch = 2};
+  EXPECT_EQ(hex(encode_header(plan)),
+            "434f484c45444731e8030000000000002c0100000000000003000000010000000807060504030201"
+            "0200000000000000000000000000000000000000dcbacac9");
+  const LedgerRecord record{.epoch = 1,
+                            .step = 5,
+                            .first = 600,
+                            .view = 9,
+                            .counts = {100, 100, 99},
+                            .owners = {0, 1, 255}};
+  std::string out;
+  encode_record(plan, record, out);
+  EXPECT_EQ(hex(out),
+            "d5952357010100000005000000000000005802000000000000090000000000000064006400630000"
+            "01ff");
+  EXPECT_EQ(decode_record(plan, out)->record, record);
+  encode_rewind(plan, 4, out);
+  EXPECT_EQ(hex(out),
+            "5d833e01020000000004000000000000000000000000000000000000000000000000000000000000"
+            "0000");
+  EXPECT_TRUE(decode_record(plan, out)->is_rewind);
+  EXPECT_EQ(decode_record(plan, out)->record.step, 4);
 }
 
 }  // namespace

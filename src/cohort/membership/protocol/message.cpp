@@ -2,90 +2,75 @@
 
 #include <fmt/format.h>
 
-#include <bit>
 #include <cmath>
 
-#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/fields.h"
 
 namespace cohort::membership {
 namespace {
 
 constexpr std::size_t kMaxName = 256;  // of a task or a host
 
-std::uint32_t read_count(ByteReader& reader, std::size_t smallest) {
-  const auto count = reader.integer<std::uint32_t>();
-  if (count > kMaxViewMembers || count > reader.remaining() / smallest)
-    throw ProtocolError(fmt::format("a list of {} items does not fit its message", count));
-  return count;
+// What a list of the messages needs at least for each item.
+constexpr std::size_t kSmallestInfo = 24;
+constexpr std::size_t kSmallestStages = 12;
+
+template <typename Io>
+void natural(Io& io, auto& value, const char* what) {
+  io(value);
+  io.expect(value >= 0, [&] { return fmt::format("{} is {}", what, value); });
 }
 
-int read_natural(ByteReader& reader, const char* what) {
-  const auto value = reader.integer<std::int32_t>();
-  if (value < 0) throw ProtocolError(fmt::format("{} is {}", what, value));
-  return value;
-}
-
-std::int64_t read_stage(ByteReader& reader) {
-  const auto stage = reader.integer<std::int64_t>();
-  if (stage < kNoState) throw ProtocolError(fmt::format("a stage is {}", stage));
-  return stage;
-}
-
-void write(ByteWriter& writer, const MemberInfo& info) {
-  writer.text(info.task)
-      .integer(static_cast<std::int32_t>(info.incarnation))
-      .integer(static_cast<std::int32_t>(info.rejoins))
-      .text(info.host)
-      .integer(info.pid);
-}
-
-MemberInfo read_info(ByteReader& reader) {
-  MemberInfo info;
-  info.task = reader.text(kMaxName);
-  info.incarnation = read_natural(reader, "an incarnation");
-  info.rejoins = read_natural(reader, "a number of rejoins");
-  info.host = reader.text(kMaxName);
-  info.pid = reader.integer<std::int64_t>();
-  return info;
-}
-
-void write(ByteWriter& writer, const ViewChange& change) {
-  writer.integer(change.base).integer(change.number);
-  writer.integer(static_cast<std::uint32_t>(change.removed.size()));
-  for (const std::uint32_t rank : change.removed) writer.integer(rank);
-  writer.integer(static_cast<std::uint32_t>(change.added.size()));
-  for (const MemberInfo& info : change.added) write(writer, info);
-  writer.integer(static_cast<std::uint32_t>(change.stages.size()));
-  for (const ViewChange::Stages& run : change.stages)
-    writer.integer(run.members).integer(run.stage);
-  writer.text(change.reason);
-}
-
-ViewChange read_change(ByteReader& reader) {
-  ViewChange change;
-  change.base = reader.integer<std::uint64_t>();
-  change.number = reader.integer<std::uint64_t>();
-  change.removed.resize(read_count(reader, 4));
-  for (std::uint32_t& rank : change.removed) rank = reader.integer<std::uint32_t>();
-  const std::uint32_t added = read_count(reader, 24);
-  change.added.reserve(added);
-  for (std::uint32_t i = 0; i < added; ++i) change.added.push_back(read_info(reader));
-  change.stages.resize(read_count(reader, 12));
-  for (ViewChange::Stages& run : change.stages) {
-    run.members = reader.integer<std::uint32_t>();
-    run.stage = read_stage(reader);
-  }
-  change.reason = reader.text(kMaxMessageText);
-  return change;
-}
-
-bool read_bool(ByteReader& reader) {
-  const auto value = reader.integer<std::uint8_t>();
-  if (value > 1) throw ProtocolError(fmt::format("a yes or no is {}", value));
-  return value == 1;
+template <typename Io>
+void stage_field(Io& io, auto& stage) {
+  io(stage);
+  io.expect(stage >= kNoState, [&] { return fmt::format("a stage is {}", stage); });
 }
 
 }  // namespace
+
+void fields(auto& io, MessageOf<MemberInfo> auto& info) {
+  io.text(info.task, kMaxName);
+  natural(io, info.incarnation, "an incarnation");
+  natural(io, info.rejoins, "a number of rejoins");
+  io.text(info.host, kMaxName), io(info.pid);
+}
+
+void fields(auto& io, MessageOf<ViewChange::Stages> auto& run) {
+  io(run.members), stage_field(io, run.stage);
+}
+
+void fields(auto& io, MessageOf<ViewChange> auto& change) {
+  const auto item = [](auto& list, auto& value) { list(value); };
+  io(change.base), io(change.number), io.list(change.removed, kMaxViewMembers);
+  io.list(change.added, kMaxViewMembers, kSmallestInfo, item);
+  io.list(change.stages, kMaxViewMembers, kSmallestStages, item);
+  io.text(change.reason, kMaxMessageText);
+}
+
+void fields(auto& io, MessageOf<Message> auto& message) {
+  io(message.kind);
+  io.expect(!to_string(message.kind).empty(), [&] {
+    return fmt::format("unknown kind {} of a membership message", static_cast<int>(message.kind));
+  });
+  io.text(message.member, kMaxMemberId), io(message.number), io(message.base);
+  stage_field(io, message.stage), io(message.step), io(message.rate), io(message.duration);
+  io.expect(std::isfinite(message.rate) && message.step >= 0 && message.duration.count() >= 0, [&] {
+    return fmt::format("step {}, {} samples a second or {} ns make no sense", message.step,
+                       message.rate, message.duration.count());
+  });
+  io(message.planned), io.text(message.text, kMaxMessageText);
+  if (message.kind == MessageKind::ready) io(message.info);
+  if (message.kind == MessageKind::install) {
+    if constexpr (std::remove_reference_t<decltype(io)>::kReads) {
+      auto change = std::make_shared<ViewChange>();
+      io(*change);
+      message.change = std::move(change);
+    } else {
+      io(message.change ? *message.change : ViewChange());
+    }
+  }
+}
 
 bool Message::operator==(const Message& other) const {
   const bool same_change =
@@ -96,50 +81,8 @@ bool Message::operator==(const Message& other) const {
          info == other.info;
 }
 
-std::string encode(const Message& message) {
-  std::string bytes;
-  ByteWriter writer(bytes);
-  writer.integer(static_cast<std::uint8_t>(message.kind))
-      .text(message.member)
-      .integer(message.number)
-      .integer(message.base)
-      .integer(message.stage)
-      .integer(message.step)
-      .integer(std::bit_cast<std::uint64_t>(message.rate))
-      .integer(static_cast<std::int64_t>(message.duration.count()))
-      .integer(static_cast<std::uint8_t>(message.planned))
-      .text(message.text);
-  if (message.kind == MessageKind::ready) write(writer, message.info);
-  if (message.kind == MessageKind::install)
-    write(writer, message.change ? *message.change : ViewChange());
-  return bytes;
-}
-
-Message decode_message(std::string_view bytes) {
-  ByteReader reader(bytes);
-  Message message;
-  const auto kind = reader.integer<std::uint8_t>();
-  message.kind = static_cast<MessageKind>(kind);
-  if (to_string(message.kind).empty())
-    throw ProtocolError(fmt::format("unknown kind {} of a membership message", kind));
-  message.member = reader.text(kMaxMemberId);
-  message.number = reader.integer<std::uint64_t>();
-  message.base = reader.integer<std::uint64_t>();
-  message.stage = read_stage(reader);
-  message.step = reader.integer<std::int64_t>();
-  message.rate = std::bit_cast<double>(reader.integer<std::uint64_t>());
-  message.duration = std::chrono::nanoseconds(reader.integer<std::int64_t>());
-  if (!std::isfinite(message.rate) || message.step < 0 || message.duration.count() < 0)
-    throw ProtocolError(fmt::format("step {}, {} samples a second or {} ns make no sense",
-                                    message.step, message.rate, message.duration.count()));
-  message.planned = read_bool(reader);
-  message.text = reader.text(kMaxMessageText);
-  if (message.kind == MessageKind::ready) message.info = read_info(reader);
-  if (message.kind == MessageKind::install)
-    message.change = std::make_shared<const ViewChange>(read_change(reader));
-  reader.expect_end();
-  return message;
-}
+std::string encode(const Message& message) { return encode_fields(message); }
+Message decode_message(std::string_view bytes) { return decode_fields<Message>(bytes); }
 
 std::string_view to_string(MessageKind kind) {
   switch (kind) {

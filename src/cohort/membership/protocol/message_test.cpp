@@ -4,7 +4,9 @@
 
 #include <limits>
 
+#include "cohort/base/data/byte_io.h"
 #include "cohort/base/data/counter_random.h"
+#include "cohort/base/data/hex_test.h"
 #include "cohort/base/error.h"
 
 namespace cohort::membership {
@@ -92,8 +94,31 @@ TEST(MessageTest, NumbersThatMakeNoSenseAreRefused) {
   refused([](Message& m) { m.step = -1; });
   refused([](Message& m) { m.duration = std::chrono::nanoseconds(-1); });
   refused([](Message& m) { m.kind = static_cast<MessageKind>(19); });
-  refused([](Message& m) { m.member.assign(kMaxMemberId + 1, 'x'); });
-  refused([](Message& m) { m.text.assign(kMaxMessageText + 1, 'x'); });
+}
+
+TEST(MessageTest, TextsOverTheirBoundsAreNeitherSentNorTaken) {
+  Message message = full(MessageKind::beat);
+  message.member.assign(kMaxMemberId + 1, 'x');
+  EXPECT_THROW(encode(message), InvalidInput);
+  message = full(MessageKind::beat);
+  message.text.assign(kMaxMessageText + 1, 'x');
+  EXPECT_THROW(encode(message), InvalidInput);
+
+  // The same from a peer that sends them all the same; one byte less is taken.
+  const std::string bytes = encode(full(MessageKind::beat));
+  const std::size_t member_at = 1, text_at = bytes.size() - 4 - full(MessageKind::beat).text.size();
+  const auto with_text = [&](std::size_t at, std::size_t old_size, std::size_t size) {
+    std::string text;
+    ByteWriter(text).text(std::string(size, 'x'));
+    std::string changed = bytes;
+    return changed.replace(at, 4 + old_size, text);
+  };
+  const std::size_t member = full(MessageKind::beat).member.size();
+  const std::size_t text = full(MessageKind::beat).text.size();
+  EXPECT_EQ(decode_message(with_text(member_at, member, kMaxMemberId)).member.size(), kMaxMemberId);
+  EXPECT_THROW(decode_message(with_text(member_at, member, kMaxMemberId + 1)), ProtocolError);
+  EXPECT_EQ(decode_message(with_text(text_at, text, kMaxMessageText)).text.size(), kMaxMessageText);
+  EXPECT_THROW(decode_message(with_text(text_at, text, kMaxMessageText + 1)), ProtocolError);
 }
 
 TEST(ViewChangeTest, SaysWhatDiffersAndNoMore) {
@@ -129,6 +154,27 @@ TEST(ViewChangeTest, ChangeOfAnotherViewIsRefused) {
   EXPECT_THROW(apply(base, bad), ProtocolError);
   bad.stages.clear();
   EXPECT_THROW(apply(base, bad), ProtocolError);
+}
+
+TEST(MessageTest, BytesOnTheWireStayAsTheyAre) {
+  EXPECT_EQ(hex(encode(full(MessageKind::ready))),
+            "010c000000776f726b65722f332e312e3200000000000000101100000000000000141a99be1c0000"
+            "00630000000000000000000000004a934000943577000000000104000000610062ff08000000776f"
+            "726b65722f33010000000200000004000000686f7374e110000000000000");
+  EXPECT_EQ(hex(encode(full(MessageKind::install))),
+            "160c000000776f726b65722f332e312e3200000000000000101100000000000000141a99be1c0000"
+            "00630000000000000000000000004a934000943577000000000104000000610062ff000000000000"
+            "00000400000000000000000000000600000008000000776f726b65722f3000000000000000000400"
+            "0000686f7374640000000000000008000000776f726b65722f31010000000000000004000000686f"
+            "7374650000000000000008000000776f726b65722f32020000000000000004000000686f73746600"
+            "00000000000008000000776f726b65722f33030000000000000004000000686f7374670000000000"
+            "000008000000776f726b65722f34040000000000000004000000686f737468000000000000000800"
+            "0000776f726b65722f390000000002000000050000006f746865720c000000000000000300000003"
+            "000000070000000000000002000000080000000000000001000000ffffffffffffffff0f00000077"
+            "6f726b65722f39206a6f696e6564");
+  EXPECT_EQ(hex(encode(full(MessageKind::over))),
+            "1a0c000000776f726b65722f332e312e3200000000000000101100000000000000141a99be1c0000"
+            "00630000000000000000000000004a934000943577000000000104000000610062ff");
 }
 
 }  // namespace

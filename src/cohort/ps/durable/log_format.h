@@ -6,10 +6,11 @@
 #include <string_view>
 
 #include "cohort/base/crypto/hmac.h"
+#include "cohort/base/data/fields.h"
 #include "cohort/ps/state/server_state.h"
 
 // The bytes of a parameter server's log files and snapshots (docs/formats.md). Pure functions.
-// Failure: ProtocolError for bytes that nobody wrote like this; what to make of it depends on where
+// Failure: ProtocolError for bytes that no server wrote like this; what to make of it depends on where
 // they lie (log_recovery.h).
 namespace cohort::ps {
 
@@ -43,10 +44,15 @@ struct StoredRecord {
   UpdateRecord record;  // its payload lies in the bytes that were decoded
 };
 
-// What kind, target, version, rates and ledger are as bytes, a multiple of 8; the payload follows
-// them.
-std::string encode_record_head(const UpdateRecord& record);
-UpdateRecord decode_record_head(std::string_view& bytes);  // takes what it used off the front
+// All of a record but its payload, which follows these bytes and is read where it lies, as numbers
+// of up to 8 bytes.
+constexpr std::size_t kMaxRecordEntries = 1 << 20;
+void fields(auto& io, MessageOf<UpdateRecord> auto& record) {
+  io.choice(record.kind, UpdateRecord::Kind::dense, UpdateRecord::Kind::sparse);
+  io(record.target), io(record.version), io.list(record.learning_rates, kMaxRecordEntries);
+  io.list(record.ledger, kMaxRecordEntries, 12, [](auto& list, auto& entry) { list(entry); });
+  io.pad(8);
+}
 
 // Whole but for batch and crc, which seal_record() puts in once the place in the file is known.
 // Throws InvalidInput when it is longer than kMaxRecordBytes.
@@ -66,7 +72,7 @@ constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 30;
 std::string encode_piece_prefix(PieceKind kind, std::string_view bytes);
 struct PiecePrefix {
   PieceKind kind = PieceKind::piece;
-  std::size_t length = 0;
+  std::uint32_t length = 0;
   std::uint32_t crc = 0;
 };
 PiecePrefix decode_piece_prefix(std::string_view bytes);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cohort/base/data/hex_test.h"
 #include "cohort/base/error.h"
 #include "cohort/ps/wire/messages.h"
 
@@ -42,6 +43,21 @@ TEST(ReplicaMessages, WhatIsTooShortOrTooLongIsRefused) {
     EXPECT_THROW(decode_replica_message(control + "x"), ProtocolError);
   }
   EXPECT_THROW(decode_replica_message(std::string(1, static_cast<char>(200))), ProtocolError);
+}
+
+TEST(ReplicaMessages, BytesOnTheWireStayAsTheyAre) {
+  const std::vector<std::string> expected{
+      "4001000000030000006a6f620100000002000000030000000000000001",
+      "41",
+      "4205000000000000000600000000000000",
+      "4304000000000000000002000000090000000000000001000000000000000000e03f010000000100"
+      "0000080000000000000000000000000000",
+      "440107000000000000000800000000000000",
+      "450a00000000000000",
+      "46010b00000061206e65776572206f6e65"};
+  std::vector<std::string> sent;
+  for (const ReplicaMessage& message : samples()) sent.push_back(hex(encode(message)));
+  EXPECT_EQ(sent, expected);
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 #include "cohort/base/error.h"
 #include "cohort/base/net/event_loop.h"
 #include "cohort/base/net/socket.h"
-#include "cohort/ps/durable/replica_connector.h"
 #include "cohort/ps/durable/replica_holder.h"
 #include "cohort/ps/durable/replica_messages.h"
+#include "cohort/ps/durable/replica_options.h"
 #include "cohort/ps/wire/connection.h"
 
 namespace cohort::ps {
@@ -40,8 +40,7 @@ class ReplicaServer {
   }
 
   int port() const { return local_endpoint(listener_.get()).port(); }
-  const ReplicaHolder& holder() const { return holder_; }
-  int pieces() const { return pieces_; }  // of images that came in
+  int pieces() const { return pieces_; }  // of snapshots that came in
 
   // Every connection is lost.
   void cut() {
@@ -66,7 +65,7 @@ class ReplicaServer {
 
     ConnectionOwner& session(std::string_view control) {
       if (!replica && is_replica_message(control))
-        replica = server.holder_.adopt(*connection, identity);
+        replica = server.holder_.serve(*connection, identity);
       if (!replica) throw ProtocolError("only servers are served here");
       return *replica;
     }
@@ -82,7 +81,7 @@ class ReplicaServer {
     if (!fd) return;
     auto peer = std::make_unique<Peer>(*this);
     auto channel = tls_ ? tls_->make_channel(std::move(fd), true)
-                        : transport::tcp::make_plain_channel(std::move(fd));
+                        : make_plain_channel(std::move(fd));
     peer->connection = std::make_unique<Connection>(std::move(channel), handshake_, true, *peer);
     Peer* at = peer.get();
     peers_.push_back(std::move(peer));
@@ -104,7 +103,7 @@ class ReplicaServer {
   EventLoop& loop_;
   const HandshakeOptions handshake_;
   ReplicaHolder holder_;
-  const std::unique_ptr<transport::tcp::TlsContext> tls_;
+  const std::unique_ptr<TlsContext> tls_;
   UniqueFd listener_;
   int pieces_ = 0;
   std::list<std::unique_ptr<Peer>> peers_;

@@ -20,7 +20,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/ps/model/model_spec.h"
-#include "cohort/ps/server.h"
+#include "cohort/ps/server/server.h"
 #include "cohort/ps/wire/connection.h"
 #include "cohort/ps/wire/messages.h"
 
@@ -49,7 +49,7 @@ class ScriptedWorker : public ConnectionOwner {
     const HandshakeOptions handshake{kProtocol, std::move(secret), "worker"};
     if (server.is_tcp())
       connection_ = std::make_unique<Connection>(
-          transport::tcp::make_plain_channel(std::move(socket_)), handshake, false, *this);
+          make_plain_channel(std::move(socket_)), handshake, false, *this);
     else
       connection_ = std::make_unique<Connection>(std::move(socket_), handshake, false, *this);
   }

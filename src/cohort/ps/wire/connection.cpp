@@ -1,16 +1,15 @@
 #include "cohort/ps/wire/connection.h"
 
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <variant>
 
+#include "cohort/base/data/byte_io.h"
+#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
-#include "cohort/ps/wire/message_stream.h"
-#include "cohort/ps/wire/unix_channel.h"
+#include "cohort/base/net/authenticated_channel.h"
+#include "cohort/base/net/bulk_frames.h"
 
 namespace cohort::ps {
 
@@ -19,122 +18,73 @@ namespace {
 // What one call reads or writes at most.
 constexpr std::size_t kBudget = std::size_t{1} << 20;
 constexpr std::uint32_t kGone = EPOLLHUP | EPOLLERR;
-
-[[noreturn]] void throw_gone(const IoResult& result) {
-  if (result.status == IoResult::Status::closed) throw PeerError("the connection was closed");
-  throw PeerError(fmt::format("the connection broke: {}", std::strerror(result.code)));
-}
+constexpr std::size_t kMessagePrefix = 8 + 4;
+constexpr std::size_t kMaxPayload = kMessagePrefix + kMaxControlBytes;
 
 }  // namespace
 
+// A message's prefix and control part, out of frames and for the owner.
+class Connection::Messages : public FrameHandler {
+ public:
+  explicit Messages(ConnectionOwner& owner) : owner_(owner) {}
+
+  std::optional<Bulk> frame(std::string_view payload) override {
+    if (payload.size() < kMessagePrefix)
+      throw ProtocolError(fmt::format("a message has {} bytes; at least {} expected",
+                                      payload.size(), kMessagePrefix));
+    const auto bytes = get_integer<std::uint64_t>(payload.data());
+    if (bytes > kMaxBulkBytes)
+      throw ProtocolError(
+          fmt::format("a message announces {} bytes; at most {} allowed", bytes, kMaxBulkBytes));
+    control_ = payload.substr(kMessagePrefix);
+    memory_ = nullptr;
+    bulk_ = {bytes, get_integer<std::uint32_t>(payload.data() + 8)};
+    if (bytes == 0) return std::nullopt;
+    return bulk_;
+  }
+  std::optional<std::byte*> place() override {
+    const auto memory = owner_.place(control_, bulk_.bytes);
+    if (memory) memory_ = *memory;
+    return memory;
+  }
+  void complete(UniqueFd file) override {
+    owner_.received(control_, memory_, bulk_.bytes, std::move(file));
+  }
+
+ private:
+  ConnectionOwner& owner_;
+  std::string_view control_;  // in the reader
+  Bulk bulk_;
+  std::byte* memory_ = nullptr;
+};
+
 struct Connection::State {
-  enum class Phase { connecting, greeting, proving, open };
-  using Handshake = std::variant<ClientHandshake, ServerHandshake>;
+  State(std::unique_ptr<Channel> to, const HandshakeOptions& options, bool server,
+        ConnectionOwner& who)
+      : owner(who), channel(std::move(to), options, server), messages(who) {}
 
-  State(std::unique_ptr<transport::tcp::Channel> to, UnixChannel* unix_to,
-        const HandshakeOptions& options, bool is_server, ConnectionOwner& who)
-      : owner(who),
-        channel(std::move(to)),
-        unix_channel(unix_to),
-        handshake(is_server ? Handshake(std::in_place_type<ServerHandshake>, options)
-                            : Handshake(std::in_place_type<ClientHandshake>, options,
-                                        std::string("the parameter server"))),
-        server(is_server),
-        phase(is_server ? Phase::greeting : Phase::connecting) {}
-
-  bool connect();
-  bool greet();
-  bool prove();
-  bool flush();
   void open();
   void read();
   void write();
+  void start_message();
 
   ConnectionOwner& owner;
-  std::unique_ptr<transport::tcp::Channel> channel;
-  UnixChannel* unix_channel;  // the same, where it is one
-  Handshake handshake;
-  bool server;
-  Phase phase;
-  std::chrono::steady_clock::time_point born = std::chrono::steady_clock::now();
-  std::string unsent;  // of the handshake
-  std::optional<MessageReader> reader;
-  std::optional<MessageWriter> writer;
+  AuthenticatedChannel channel;
+  Messages messages;
+  std::optional<BulkFrameReader> reader;  // once open
+  std::optional<BulkFrameWriter> writer;
+  Outgoing outgoing;
+  std::string payload;  // of the frame that is written
   bool wants_to_write = true;
   bool write_failed = false;  // what the peer said before may still be read
   bool more_to_read = false;  // the channel may hold bytes that epoll does not know of
 };
 
-bool Connection::State::connect() {
-  sockaddr_storage peer, mine;
-  socklen_t size = sizeof peer, my_size = sizeof mine;
-  if (::getpeername(channel->fd(), reinterpret_cast<sockaddr*>(&peer), &size) == 0) {
-    // A connection to a port of this machine on which nobody listens can meet itself.
-    if (peer.ss_family != AF_UNIX &&
-        ::getsockname(channel->fd(), reinterpret_cast<sockaddr*>(&mine), &my_size) == 0 &&
-        size == my_size && std::memcmp(&peer, &mine, size) == 0)
-      throw PeerError(std::strerror(ECONNREFUSED));
-    phase = Phase::greeting;
-    return true;
-  }
-  int code = 0;
-  size = sizeof code;
-  ::getsockopt(channel->fd(), SOL_SOCKET, SO_ERROR, &code, &size);
-  if (code != 0) throw PeerError(std::strerror(code));
-  return false;
-}
-
-bool Connection::State::greet() {
-  const IoResult result = channel->greet();
-  if (result.status == IoResult::Status::would_block) return false;
-  if (result.status != IoResult::Status::progress) throw_gone(result);
-  phase = Phase::proving;
-  return true;
-}
-
-bool Connection::State::flush() {
-  while (!unsent.empty()) {
-    const iovec place{unsent.data(), unsent.size()};
-    const IoResult result = channel->write(&place, 1);
-    if (result.status == IoResult::Status::would_block) return false;
-    if (result.status != IoResult::Status::progress) throw_gone(result);
-    unsent.erase(0, result.count);
-  }
-  return true;
-}
-
-bool Connection::State::prove() {
-  while (true) {
-    unsent += std::visit([](auto& h) { return h.take_output(); }, handshake);
-    auto* accepting = std::get_if<ServerHandshake>(&handshake);
-    if (accepting != nullptr && accepting->state() == ServerHandshake::State::failed) {
-      flush();
-      throw AuthError(accepting->failure());
-    }
-    if (!flush()) return false;
-    const bool done = accepting != nullptr ? accepting->state() == ServerHandshake::State::done
-                                           : std::get<ClientHandshake>(handshake).done();
-    if (done) break;
-    char buffer[512];
-    const std::size_t wanted = std::visit([](auto& h) { return h.wanted(); }, handshake);
-    const iovec place{buffer, std::min(wanted, sizeof buffer)};
-    const IoResult result = channel->read(&place, 1);
-    if (result.status == IoResult::Status::would_block) return false;
-    if (result.status != IoResult::Status::progress) throw_gone(result);
-    std::visit([&](auto& h) { h.feed({buffer, result.count}); }, handshake);
-  }
-  open();
-  return true;
-}
-
 void Connection::State::open() {
-  const HandshakeResult result = std::visit([](auto& h) { return h.result(); }, handshake);
-  const SessionKeys& keys = result.keys;
-  reader.emplace(server ? keys.client_to_server : keys.server_to_client, owner);
-  writer.emplace(server ? keys.server_to_client : keys.client_to_server);
-  phase = Phase::open;
+  reader.emplace(channel.make_decoder(kMaxPayload), kMaxPayload, messages);
+  writer.emplace(channel.make_encoder(kMaxPayload));
   more_to_read = true;
-  owner.opened(result.peer_identity);
+  owner.opened(channel.peer_identity());
 }
 
 void Connection::State::read() {
@@ -143,27 +93,44 @@ void Connection::State::read() {
   for (std::size_t budget = kBudget; budget > 0;) {
     const int count = reader->prepare(places);
     if (count == 0) return;
-    const IoResult result = channel->read(places.data(), count);
+    const IoResult result = channel.channel().read(places.data(), count);
     if (result.status == IoResult::Status::would_block) return;
     if (result.status != IoResult::Status::progress) throw_gone(result);
-    reader->commit(result.count, unix_channel != nullptr ? unix_channel->take_file() : UniqueFd());
+    reader->commit(result.count, channel.channel().take_file());
     budget -= std::min(budget, result.count);
   }
   more_to_read = true;
+}
+
+void Connection::State::start_message() {
+  if (outgoing.bulk_bytes > kMaxBulkBytes)
+    throw InvalidInput(fmt::format("a message with {} bytes; at most {} allowed",
+                                   outgoing.bulk_bytes, kMaxBulkBytes));
+  payload.clear();
+  ByteWriter(payload)
+      .integer(static_cast<std::uint64_t>(outgoing.bulk_bytes))
+      .integer(crc32c(outgoing.bulk, outgoing.bulk_bytes));
+  payload += outgoing.control;
+  writer->start(payload, outgoing.bulk, outgoing.bulk_bytes, outgoing.file);
 }
 
 void Connection::State::write() {
   std::array<iovec, 2> places;
   for (std::size_t budget = kBudget; budget > 0;) {
     if (writer->idle()) {
-      if (!owner.produce(writer->blank())) {
+      outgoing.control.clear();
+      outgoing.bulk = nullptr;
+      outgoing.bulk_bytes = 0;
+      outgoing.file = -1;
+      if (!owner.produce(outgoing)) {
         wants_to_write = false;
         return;
       }
-      writer->start();
+      start_message();
     }
-    if (unix_channel != nullptr && writer->file() >= 0) unix_channel->attach(writer->file());
-    const IoResult result = channel->write(places.data(), writer->prepare(places));
+    if (channel.channel().passes_files() && writer->file() >= 0)
+      channel.channel().attach(writer->file());
+    const IoResult result = channel.channel().write(places.data(), writer->prepare(places));
     if (result.status == IoResult::Status::would_block) return;
     if (result.status != IoResult::Status::progress) {
       write_failed = true;  // the peer may have said why before it went: that is read first
@@ -175,23 +142,19 @@ void Connection::State::write() {
   }
 }
 
-Connection::Connection(std::unique_ptr<transport::tcp::Channel> channel,
-                       const HandshakeOptions& handshake, bool server, ConnectionOwner& owner)
-    : state_(std::make_unique<State>(std::move(channel), nullptr, handshake, server, owner)) {}
+Connection::Connection(std::unique_ptr<Channel> channel, const HandshakeOptions& handshake,
+                       bool server, ConnectionOwner& owner)
+    : state_(std::make_unique<State>(std::move(channel), handshake, server, owner)) {}
 
 Connection::Connection(UniqueFd unix_socket, const HandshakeOptions& handshake, bool server,
-                       ConnectionOwner& owner) {
-  auto channel = std::make_unique<UnixChannel>(std::move(unix_socket));
-  UnixChannel* same = channel.get();
-  state_ = std::make_unique<State>(std::move(channel), same, handshake, server, owner);
-}
+                       ConnectionOwner& owner)
+    : Connection(make_unix_channel(std::move(unix_socket)), handshake, server, owner) {}
 
 Connection::~Connection() = default;
 
-int Connection::fd() const { return state_->channel->fd(); }
-bool Connection::is_open() const { return state_->phase == State::Phase::open; }
-bool Connection::is_unix() const { return state_->unix_channel != nullptr; }
-std::chrono::steady_clock::time_point Connection::born() const { return state_->born; }
+int Connection::fd() const { return state_->channel.fd(); }
+bool Connection::is_open() const { return state_->reader.has_value(); }
+bool Connection::is_unix() const { return state_->channel.channel().passes_files(); }
 void Connection::wake() { state_->wants_to_write = true; }
 
 void Connection::resume() {
@@ -200,13 +163,14 @@ void Connection::resume() {
 
 void Connection::on_events(std::uint32_t events) {
   State& state = *state_;
-  if (state.phase == State::Phase::connecting && !state.connect()) return;
-  if (state.phase == State::Phase::greeting && !state.greet()) return;
-  if (state.phase == State::Phase::proving && !state.prove()) return;
+  if (!state.reader) {
+    if (!state.channel.set_up()) return;
+    state.open();
+  }
   if (state.reader->stalled()) {
     if (state.more_to_read) state.reader->resume();
     if (state.reader->stalled() && (events & kGone) != 0)
-      throw PeerError("the connection was closed");
+      throw_gone({IoResult::Status::closed, 0, 0});
   }
   if (state.more_to_read || (events & (EPOLLIN | kGone)) != 0) state.read();
   if (state.wants_to_write && !state.write_failed) state.write();
@@ -215,25 +179,15 @@ void Connection::on_events(std::uint32_t events) {
 
 std::uint32_t Connection::wanted_events() const {
   const State& state = *state_;
-  switch (state.phase) {
-    case State::Phase::connecting:
-      return EPOLLOUT;
-    case State::Phase::greeting:
-      return EPOLLIN;
-    case State::Phase::proving:
-      return state.unsent.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT;
-    case State::Phase::open:
-      break;
-  }
+  if (!state.reader) return state.channel.wanted_events();
   std::uint32_t events = state.reader->stalled() ? 0 : static_cast<std::uint32_t>(EPOLLIN);
   // A writable socket is reported at once: that is how it comes back to bytes it already has.
   if (state.more_to_read || (state.wants_to_write && !state.write_failed)) events |= EPOLLOUT;
   return events;
 }
 
-std::unique_ptr<transport::tcp::TlsContext> make_tls_context(const Secret& secret,
-                                                             const std::string& job) {
-  return std::make_unique<transport::tcp::TlsContext>(
+std::unique_ptr<TlsContext> make_tls_context(const Secret& secret, const std::string& job) {
+  return std::make_unique<TlsContext>(
       hmac_sha256(secret.bytes(), {"cohort tls 1: pre-shared key of parameter servers", job}));
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,9 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "cohort/base/net/channel.h"
 #include "cohort/base/net/handshake.h"
+#include "cohort/base/net/tls_channel.h"
 #include "cohort/base/unique_fd.h"
-#include "cohort/transport/tcp/channel.h"
 
 namespace cohort::ps {
 
@@ -22,7 +22,7 @@ struct Outgoing {
   int file = -1;  // Unix sockets only: a descriptor that goes with it; the caller's
 };
 
-// Who owns a connection. Called by Connection on its thread.
+// The owner of a connection. Called by Connection on its thread.
 class ConnectionOwner {
  public:
   virtual ~ConnectionOwner() = default;
@@ -40,9 +40,13 @@ class ConnectionOwner {
   virtual bool produce(Outgoing& next) = 0;
 };
 
-// A peer on a stream socket: the authenticated handshake, then messages both ways. docs/formats.md
-// has the bytes: control frames of base/frame_codec.h, each with the length and CRC-32C of the bulk
-// bytes that follow it. Used by server and client alike, each from its event loop.
+// A peer on a stream socket: the authenticated handshake (base/net/authenticated_channel.h), then
+// messages both ways (base/net/bulk_frames.h). The payload of each message's frame begins with the
+// length and the checksum of what follows the frame (docs/formats.md):
+//
+//   frame{ bulk length u64 | CRC-32C of the bulk u32 | control } | bulk
+//
+// Used by server and client alike, each from its event loop.
 //
 // Never blocks; a bounded amount of work a call, so that no peer starves another. Takes any bytes
 // whatever.
@@ -54,8 +58,8 @@ class ConnectionOwner {
 class Connection {
  public:
   // `server`: it was accepted. A client's connect() may still be under way.
-  Connection(std::unique_ptr<transport::tcp::Channel> channel, const HandshakeOptions& handshake,
-             bool server, ConnectionOwner& owner);
+  Connection(std::unique_ptr<Channel> channel, const HandshakeOptions& handshake, bool server,
+             ConnectionOwner& owner);
   // A Unix socket, over which descriptors may travel too.
   Connection(UniqueFd unix_socket, const HandshakeOptions& handshake, bool server,
              ConnectionOwner& owner);
@@ -68,19 +72,18 @@ class Connection {
   std::uint32_t wanted_events() const;
   bool is_open() const;  // the peer is proven
   bool is_unix() const;  // descriptors may travel
-  std::chrono::steady_clock::time_point born() const;
 
   void wake();    // produce() has something again
   void resume();  // place() would now say where
 
  private:
+  class Messages;
   struct State;
   std::unique_ptr<State> state_;
 };
 
 // The TLS of a job's parameter servers: client and server make equal ones from equal arguments.
-std::unique_ptr<transport::tcp::TlsContext> make_tls_context(const Secret& secret,
-                                                             const std::string& job);
+std::unique_ptr<TlsContext> make_tls_context(const Secret& secret, const std::string& job);
 
 constexpr std::size_t kMaxControlBytes = 4 << 20;  // a ModelSpec's text travels as control
 constexpr std::size_t kMaxBulkBytes = std::size_t{256} << 20;

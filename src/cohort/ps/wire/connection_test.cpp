@@ -108,9 +108,9 @@ class ConnectionTest : public testing::TestWithParam<Kind> {
     server = std::make_unique<Connection>(channel(std::move(far), true), of_server, true, ps);
   }
 
-  std::unique_ptr<transport::tcp::Channel> channel(UniqueFd socket, bool accepted) {
+  std::unique_ptr<Channel> channel(UniqueFd socket, bool accepted) {
     if (GetParam() == Kind::tls) return tls.make_channel(std::move(socket), accepted);
-    return transport::tcp::make_plain_channel(std::move(socket));
+    return make_plain_channel(std::move(socket));
   }
 
   void send(Connection& from, Owner& owner, std::string control, std::string bulk = {},
@@ -120,7 +120,7 @@ class ConnectionTest : public testing::TestWithParam<Kind> {
   }
   void pump_both() { pump({client.get(), server.get()}); }
 
-  transport::tcp::TlsContext tls{Digest{1, 2, 3}};
+  TlsContext tls{Digest{1, 2, 3}};
   Owner worker, ps;
   std::unique_ptr<Connection> client, server;
 };
@@ -191,7 +191,7 @@ TEST_P(ConnectionTest, AMessageIsAskedForOnlyWhenTheSocketTakesMore) {
   pump_both();
   const int before = worker.produces_asked;
   for (int i = 0; i < 64; ++i) send(*client, worker, "block", noise(1 << 20));
-  for (int i = 0; i < 64; ++i) client->on_events(EPOLLOUT);  // nobody reads
+  for (int i = 0; i < 64; ++i) client->on_events(EPOLLOUT);  // the peer does not read
   EXPECT_LT(worker.produces_asked - before, 40);
   pump_both();
   EXPECT_EQ(ps.got.size(), 64u);
@@ -323,7 +323,7 @@ TEST_F(HostileTest, ABulkOverTheBoundIsRefusedBeforeMemoryIsAskedFor) {
 TEST_F(HostileTest, AFrameTooShortForItsPrefixIsRefused) {
   std::string out;
   encoder->encode("tiny", out);
-  EXPECT_NE(says(out).find("announces 4 bytes"), std::string::npos);
+  EXPECT_NE(says(out).find("has 4 bytes; at least 12 expected"), std::string::npos);
 }
 
 TEST_F(HostileTest, DamagedBulkIsNotDelivered) {

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "cohort/base/data/hex_test.h"
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
 
@@ -24,8 +25,8 @@ std::vector<Message> one_of_each() {
       StepEnd{8, {{1, 2}, {}, {3}}, 2, "early stopping"},
       Pull{77, 3, 4},
       RowsPull{78, 1, 9},
-      Hold{79},
-      Cut{80, {1, 2, 3}},
+      FreezeRequest{79},
+      SnapshotRequest{80, {1, 2, 3}},
       AskStats{81},
       Leave{},
       Welcome{true, "spec", 6},
@@ -34,9 +35,9 @@ std::vector<Message> one_of_each() {
       Rows{82, 9},
       StepDone{8, true, {1.5, -2}, "stop"},
       PullDone{83},
-      Held{84, {4, 5}},
+      Frozen{84, {4, 5}},
       SliceState{85, 6, 7, 8},
-      CutDone{86},
+      SnapshotDone{86},
       Stats{87, "{}"},
       Refused{false, "the model differs", "Give all workers the same flags."},
       AskLocalName{},
@@ -78,7 +79,7 @@ TEST(Messages, AnUnknownKindIsNamed) {
 }
 
 TEST(Messages, AnAnnouncedLengthTakesNoMemory) {
-  std::string bytes = encode(Cut{1, {}});
+  std::string bytes = encode(SnapshotRequest{1, {}});
   bytes[bytes.size() - 4] = static_cast<char>(0xff);  // 65535 numbers, and none there
   bytes[bytes.size() - 3] = static_cast<char>(0xff);
   EXPECT_THROW(decode_message(bytes), ProtocolError);
@@ -103,6 +104,43 @@ TEST(Messages, DamagedBytesAreAMessageOrAProtocolError) {
       }
     }
   }
+}
+
+TEST(Messages, BytesOnTheWireStayAsTheyAre) {
+  const std::vector<std::string> expected{
+      "000300000003000000050000000100000004000000887766554433221100ffeeddccbbaa990102",
+      "0107000000000000000d0000007b22626c6f636b73223a5b5d7d",
+      "020c0000000900000000000000",
+      "0302000000",
+      "04",
+      "050800000000000000000000000000d03f020000009a9999999999b93f7b14ae47e17a843f",
+      "0605000000080000000000000007000000000000000010000000000000",
+      "070100000008000000000000000700000000000000",
+      "0808000000000000000300000002000000000000000000f03f000000000000004000000000010000"
+      "000000000000000840020000000e0000006561726c792073746f7070696e67",
+      "094d0000000000000003000000000000000400000000000000",
+      "0a4e00000000000000010000000900000000000000",
+      "0b4f00000000000000",
+      "0c500000000000000003000000010000000000000002000000000000000300000000000000",
+      "0d5100000000000000",
+      "0e",
+      "0f0104000000737065630600000000000000",
+      "10050000000800000000000000090000000000000002",
+      "11010000000800000000000000090000000000000001",
+      "1252000000000000000900000000000000",
+      "1308000000000000000102000000000000000000f83f00000000000000c00400000073746f70",
+      "145300000000000000",
+      "1554000000000000000200000004000000000000000500000000000000",
+      "1655000000000000000600000007000000000000000800000000000000",
+      "175600000000000000",
+      "185700000000000000020000007b7d",
+      "190011000000746865206d6f64656c2064696666657273200000004769766520616c6c20776f726b"
+      "657273207468652073616d6520666c6167732e",
+      "1a",
+      "1b0c000000636f686f72742d70732f3766"};
+  std::vector<std::string> sent;
+  for (const Message& message : one_of_each()) sent.push_back(hex(encode(message)));
+  EXPECT_EQ(sent, expected);
 }
 
 }  // namespace

@@ -47,7 +47,7 @@ struct OptionWriter {
 };
 
 struct StateReader {
-  NamedTensors& tensors;
+  TensorMap& tensors;
   json& scalars;
   const std::string& parameter;
   void operator()(const char* field, std::int64_t value) const { scalars[field] = value; }

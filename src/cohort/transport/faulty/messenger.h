@@ -16,7 +16,7 @@ struct Faults {
   std::chrono::milliseconds delay{0};  // before each message counts as sent or received
   std::uint64_t drop = kNever;         // this message is never sent, though it seems to be
   std::uint64_t corrupt = kNever;      // one bit of this message is flipped
-  std::uint64_t cut = kNever;  // from this message on nothing comes or goes, and nobody says so
+  std::uint64_t cut = kNever;  // from this message on nothing comes or goes, and no error says so
 };
 
 // A messenger for tests: `inner` with faults. Damage done here lies above the transport's own

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "cohort/base/error.h"
+#include "cohort/base/net/descriptor_passing.h"
 
 namespace cohort::transport::shm {
 
@@ -39,12 +40,6 @@ UniqueFd unix_socket() {
   if (!fd) throw SystemError("make a Unix socket", errno);
   return fd;
 }
-
-// Room for one descriptor, aligned as the kernel's macros want it.
-union ControlBuffer {
-  cmsghdr align;
-  char bytes[CMSG_SPACE(sizeof(int))];
-};
 
 }  // namespace
 
@@ -99,41 +94,18 @@ bool peer_is_same_user(int socket) {
 }
 
 void send_fd(int socket, std::uint64_t value, int fd, Deadline deadline) {
-  iovec data{&value, sizeof value};
-  ControlBuffer control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof fd);
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  const iovec data{&value, sizeof value};
   wait_for(socket, POLLOUT, "sending the memory segment", deadline);
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof value))
+  if (send_with_file(socket, &data, 1, fd, 0) != static_cast<ssize_t>(sizeof value))
     throw SystemError("send the memory segment", errno);
 }
 
 FdMessage receive_fd(int socket, Deadline deadline) {
   FdMessage result;
-  iovec data{&result.value, sizeof result.value};
-  ControlBuffer control{};
-  msghdr message{};
-  message.msg_iov = &data;
-  message.msg_iovlen = 1;
-  message.msg_control = control.bytes;
-  message.msg_controllen = sizeof control.bytes;
+  const iovec data{&result.value, sizeof result.value};
   wait_for(socket, POLLIN, "waiting for the memory segment", deadline);
-  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  const ssize_t got = receive_with_file(socket, &data, 1, 0, result.fd);
   if (got < 0) throw SystemError("receive the memory segment", errno);
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message);
-      header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-    int fd;
-    std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    result.fd.reset(fd);
-  }
   if (got != static_cast<ssize_t>(sizeof result.value) || !result.fd)
     throw PeerError("the leader of this host closed the connection before it sent the memory");
   return result;

@@ -1,4 +1,4 @@
-// Who comes in, and how an engine goes.
+// How an engine's connections are accepted, and how it ends.
 #include <poll.h>
 #include <sys/epoll.h>
 
@@ -71,7 +71,7 @@ void Engine::watch_listener(std::uint32_t events) {
     throw SystemError("watch a socket", errno);
 }
 
-// A stranger must not disturb the group: it is turned away, and that is all.
+// An unauthenticated peer must not disturb the group: it is refused, and that is all.
 void Engine::set_up_incoming(TimePoint now) {
   for (auto it = incoming_.begin(); it != incoming_.end();) {
     bool keep = true;
@@ -119,14 +119,13 @@ void Engine::say_goodbye(const Goodbye& goodbye) {
   while (!streams.empty()) {
     std::vector<pollfd> waiting;
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      Outbound& outbound = streams[i]->outbound();
       while (streams[i]->write_once()) continue;
-      if (!told[i] && outbound.idle()) {
-        outbound.start(goodbye);
+      if (!told[i] && streams[i]->idle()) {
+        streams[i]->start(goodbye);
         told[i] = true;
         while (streams[i]->write_once()) continue;
       }
-      if (!outbound.idle() && !streams[i]->hung_up())
+      if (!streams[i]->idle() && !streams[i]->hung_up())
         waiting.push_back({streams[i]->fd(), POLLOUT, 0});
     }
     if (waiting.empty() || limit.expired()) break;

@@ -10,12 +10,12 @@
 #include "cohort/base/data/byte_io.h"
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/net/pacing.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/base/process/limits.h"
 #include "cohort/base/text.h"
 #include "cohort/transport/host.h"
 #include "cohort/transport/tcp/engine.h"
-#include "cohort/transport/tcp/loopback.h"
 
 namespace cohort::transport::tcp {
 

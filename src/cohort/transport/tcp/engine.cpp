@@ -3,16 +3,18 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/transport/tcp/silence.h"
 
 namespace cohort::transport::tcp {
 
 namespace {
 constexpr unsigned kRoundsBetweenPolls = 16;
-// Most peers that should connect do so before anybody looks after them.
+// Most peers that should connect do so before they are looked for.
 constexpr auto kProbeAfter = std::chrono::milliseconds(40);
 constexpr auto kSweepPeriod = std::chrono::milliseconds(50);
 
@@ -74,20 +76,20 @@ void Engine::wait(const Message& message, std::size_t bytes, Deadline deadline) 
   };
   if (ready()) return;
   Lock lock(mutex_);
-  const TimePoint begin = Deadline::Clock::now();
+  SilenceWatch silence(options_.silence, Deadline::Clock::now());
   while (!ready()) {
     check(message);
-    const TimePoint silence_ends = silence_end(message, begin);
-    if (Deadline::Clock::now() >= silence_ends) {
+    const Link& link = *entries_.at({message.peer, message.lane}).link;
+    if (silence.is_over(Deadline::Clock::now(), link.heard_at())) {
       fail({Breakage::Kind::peer, message.peer,
-            fmt::format("{} was cut off: its connection is open, and nothing came over it for {} "
-                        "ms",
-                        entries_.at({message.peer, message.lane}).link->peer_name(),
-                        options_.silence.count()),
-            "Look at the network between the two hosts."});
+            fmt::format("{} was cut off or is stopped: its connection is open, and nothing came "
+                        "over it for {} ms",
+                        link.peer_name(), options_.silence.count()),
+            "Look at the network between the two hosts, and whether that rank is stopped (SIGSTOP, "
+            "a debugger)."});
       broken_->raise();
     }
-    const Deadline limit = Deadline::at(std::min(deadline.when(), silence_ends));
+    const Deadline limit = Deadline::at(std::min(deadline.when(), silence.next_look()));
     if (deadline.expired()) {
       fail({Breakage::Kind::timeout, message.peer, lateness(message),
             "Look whether that rank is stopped, cut off or slower than the deadline allows."});
@@ -111,13 +113,6 @@ void Engine::wait(const Message& message, std::size_t bytes, Deadline deadline) 
     polling_ = false;
     changed_.notify_all();
   }
-}
-
-Engine::TimePoint Engine::silence_end(const Message& message, TimePoint begin) const {
-  if (options_.silence.count() == 0) return TimePoint::max();
-  const TimePoint heard = entries_.at({message.peer, message.lane}).link->heard_at();
-  if (heard == TimePoint::max()) return heard;
-  return std::max(begin, heard) + options_.silence;
 }
 
 void Engine::beat() noexcept {
@@ -247,7 +242,7 @@ void Engine::fail(Breakage breakage) {
 void Engine::drop(const Message& message) noexcept {
   if (message.complete.load(std::memory_order_acquire)) return;
   {
-    // Whoever broke the messenger tells the peers why; it is not for the remains of a call to.
+    // What broke the messenger is told to the peers already; the remains of a call do not.
     Lock lock(mutex_);
     if (broken_) return;
   }

@@ -14,10 +14,11 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log/rate_limited_log.h"
 #include "cohort/base/net/endpoint.h"
+#include "cohort/base/net/tls_channel.h"
 #include "cohort/base/unique_fd.h"
-#include "cohort/transport/tcp/channel.h"
+#include "cohort/transport/rendezvous.h"
 #include "cohort/transport/tcp/link.h"
-#include "cohort/transport/tcp/messenger.h"
+#include "cohort/transport/tcp/options.h"
 
 namespace cohort::transport::tcp {
 
@@ -115,8 +116,6 @@ class Engine {
   void poll(Lock& lock, int timeout_ms);
   void check(const Message& message);
   std::string lateness(const Message& message) const;
-  // Until when the message's peer may say nothing to one that waits since `begin`.
-  TimePoint silence_end(const Message& message, TimePoint begin) const;
 
   void fail(Breakage breakage);
   void fail_with(const Link& link, const Error& error);

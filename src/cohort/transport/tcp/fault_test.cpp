@@ -103,6 +103,29 @@ TEST_P(TcpFault, ANetworkThatSwallowsBytesIsNoticedLongBeforeTheDeadline) {
   EXPECT_LT(Deadline::Clock::now() - begin, std::chrono::seconds(20));
 }
 
+TEST_P(TcpFault, BytesSwallowedInOneDirectionAreNoticedOnBothSides) {
+  silence_ = std::chrono::milliseconds(400);
+  for (const bool up : {true, false}) {
+    meeting_ = std::make_shared<ProxyRendezvous>();
+    auto receiver = make(0, secret_), sender = make(1, secret_);
+    Bytes out(8), in(8);
+    auto other = std::async(std::launch::async, [&] {
+      sender->send(0, Lane::collective, out)->wait(8, within(5000));
+      return message_of<PeerError>(
+          [&] { sender->receive(0, Lane::collective, out)->wait(8, within(60'000)); });
+    });
+    receiver->receive(1, Lane::collective, in)->wait(8, within(5000));
+    (up ? meeting_->swallow_up : meeting_->swallow_down) = true;
+    const auto begin = Deadline::Clock::now();
+    const std::string seen = message_of<PeerError>(
+        [&] { receiver->receive(1, Lane::collective, in)->wait(in.size(), within(60'000)); });
+    const std::string other_seen = other.get();
+    EXPECT_THAT(seen, HasSubstr("rank 1 was cut off"));
+    EXPECT_THAT(other_seen, HasSubstr("rank 0 was cut off"));
+    EXPECT_LT(Deadline::Clock::now() - begin, std::chrono::seconds(20));
+  }
+}
+
 TEST_P(TcpFault, ASilentNetworkEndsAtTheDeadline) {
   auto receiver = make(0, secret_), sender = make(1, secret_);
   Bytes bytes(3'000'000), first(8);

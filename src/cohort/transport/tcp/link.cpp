@@ -14,22 +14,34 @@ constexpr std::size_t kMaxEarlyBytes = std::size_t{256} << 20;
 
 }  // namespace
 
-class Link::Sink : public ChunkSink {
+// The frames of one stream, for the link.
+class Link::Sink : public FrameHandler {
  public:
   Sink(Link& link, int stream) : link_(link), stream_(stream) {}
 
-  std::optional<std::byte*> place(const ChunkHeader& header) override {
-    return link_.place(stream_, header);
+  std::optional<Bulk> frame(std::string_view payload) override {
+    control_ = decode_control(payload);
+    if (const auto* header = std::get_if<ChunkHeader>(&control_))
+      return Bulk{header->length, header->crc};
+    return std::nullopt;
   }
-  void arrived(const ChunkHeader& header) override { link_.arrived(stream_, header); }
-  void goodbye(const Goodbye& goodbye) override {
-    ++link_.ended_;
-    if (!link_.goodbye_) link_.goodbye_ = goodbye;
+  std::optional<std::byte*> place() override {
+    return link_.place(stream_, std::get<ChunkHeader>(control_));
   }
+  void complete(UniqueFd) override {
+    if (const auto* header = std::get_if<ChunkHeader>(&control_)) {
+      link_.arrived(stream_, *header);
+    } else if (const auto* goodbye = std::get_if<Goodbye>(&control_)) {
+      ++link_.ended_;
+      if (!link_.goodbye_) link_.goodbye_ = *goodbye;
+    }
+  }
+  bool is_over() const override { return std::holds_alternative<Goodbye>(control_); }
 
  private:
   Link& link_;
   int stream_;
+  Control control_;  // of the last frame
 };
 
 Link::Link(int peer, Lane lane, std::string own_name, std::string peer_name)
@@ -76,16 +88,16 @@ bool Link::pump() {
   for (int s = 0; s < static_cast<int>(streams_.size()); ++s) {
     Stream& stream = *streams_[static_cast<std::size_t>(s)];
     moved = stream.read_once() || moved;
-    if (!stream.outbound().idle() || start_next(s)) moved = stream.write_once() || moved;
-    if (stream.outbound().idle()) finish_chunk(s);
+    if (!stream.idle() || start_next(s)) moved = stream.write_once() || moved;
+    if (stream.idle()) finish_chunk(s);
   }
   return moved;
 }
 
 void Link::beat() {
   for (std::size_t s = 0; open_ && s < streams_.size(); ++s) {
-    if (!streams_[s]->outbound().idle() || sending_[s] != nullptr) continue;
-    streams_[s]->outbound().start(Beat{});
+    if (!streams_[s]->idle() || sending_[s] != nullptr) continue;
+    streams_[s]->start(Beat{});
     streams_[s]->write_once();
   }
 }
@@ -93,7 +105,7 @@ void Link::beat() {
 Deadline::Clock::time_point Link::heard_at() const {
   auto least = Deadline::Clock::time_point::max();
   for (const auto& stream : streams_) {
-    if (!open_ || stream->inbound().stalled()) return Deadline::Clock::time_point::max();
+    if (!open_ || stream->stalled()) return Deadline::Clock::time_point::max();
     least = std::min(least, stream->heard_at());
   }
   return least;
@@ -116,7 +128,7 @@ bool Link::start_next(int stream) {
     header.length =
         static_cast<std::uint32_t>(std::min(kChunkBytes, message->size - header.offset));
     const auto at = static_cast<std::size_t>(stream);
-    streams_[at]->outbound().start(header, message->memory + header.offset);
+    streams_[at]->start(header, message->memory + header.offset);
     sending_[at] = message;
     return true;
   }
@@ -158,7 +170,7 @@ std::optional<std::byte*> Link::place(int stream, const ChunkHeader& header) {
   early_bytes_ += header.length;
   if (early_bytes_ > kMaxEarlyBytes)
     throw ProtocolError(
-        fmt::format("it left more than {} bytes that nobody asked for", kMaxEarlyBytes));
+        fmt::format("it left more than {} bytes that no receive asked for", kMaxEarlyBytes));
   early_.push_back({stream, header, std::vector<std::byte>(header.length)});
   return early_.back().bytes.data();
 }

@@ -42,7 +42,7 @@ class Link {
   // Tells the peer that this rank is there, on every stream that has nothing else to say.
   void beat();
   // When the stream that has been silent longest brought something; never, while it is not open, or
-  // while a stream is held up by a message that nobody wants yet.
+  // while a stream is held up by a message that is not wanted yet.
   Deadline::Clock::time_point heard_at() const;
 
   // What the peer said last; its sends are all in then.

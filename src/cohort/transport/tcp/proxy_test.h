@@ -23,7 +23,9 @@ class ProxyRendezvous : public MemoryRendezvous {
   std::atomic<std::size_t> damage_at{~std::size_t{0}};  // flips a bit of this byte
   std::atomic<std::size_t> close_at{~std::size_t{0}};   // closes both sides there
   std::atomic<bool> hold = false;                       // forwards nothing, closes nothing
-  std::atomic<int> drop = 0;                            // closes so many connections as they come
+  // Takes bytes, and throws them away: of the side that connects, and for it.
+  std::atomic<bool> swallow_up = false, swallow_down = false;
+  std::atomic<int> drop = 0;  // closes so many connections as they come
 
   ~ProxyRendezvous() override {
     stopping_ = true;
@@ -85,7 +87,7 @@ class ProxyRendezvous : public MemoryRendezvous {
                                        Deadline::after(std::chrono::seconds(5)));
           pairs.push_back({std::move(client), std::move(server)});
         } catch (const Error&) {
-          // The client reads that nobody is there.
+          // The client reads that its peer is not there.
         }
       }
     }
@@ -96,6 +98,7 @@ class ProxyRendezvous : public MemoryRendezvous {
     const IoResult got = read_some(from, buffer, sizeof buffer);
     if (got.status == IoResult::Status::would_block) return true;
     if (got.status != IoResult::Status::progress) return false;
+    if (upward ? swallow_up : swallow_down) return true;
     std::size_t count = got.count;
     bool open = true;
     if (upward) {

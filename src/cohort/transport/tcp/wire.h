@@ -47,9 +47,8 @@ struct Beat {};
 
 using Control = std::variant<ChunkHeader, Goodbye, Beat>;
 
-std::string encode(const ChunkHeader& header);
-std::string encode(const Goodbye& goodbye);
-std::string encode(const Beat& beat);
+// The text of a goodbye is cut to kMaxGoodbyeText.
+std::string encode(Control control);
 // Throws ProtocolError; a header that it returns is consistent in itself.
 Control decode_control(std::string_view payload);
 

@@ -1,0 +1,48 @@
+#include "cohort/transport/tcp/silence.h"
+
+#include <gtest/gtest.h>
+
+namespace cohort::transport::tcp {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr SilenceWatch::TimePoint at(int ms) {
+  return SilenceWatch::TimePoint(milliseconds(100'000 + ms));
+}
+
+TEST(SilenceWatch, EndsWhenNothingWasHeardForTheLimit) {
+  SilenceWatch watch(milliseconds(800), at(0));
+  for (int ms = 0; ms < 800; ms += 200) EXPECT_FALSE(watch.is_over(at(ms), at(-500))) << ms;
+  EXPECT_TRUE(watch.is_over(at(800), at(-500)));
+}
+
+TEST(SilenceWatch, GoesOnAsLongAsSomethingIsHeard) {
+  SilenceWatch watch(milliseconds(800), at(0));
+  for (int ms = 0; ms < 5000; ms += 200) EXPECT_FALSE(watch.is_over(at(ms), at(ms - 700))) << ms;
+}
+
+TEST(SilenceWatch, TimeInWhichThisProcessWasStoppedDoesNotCount) {
+  SilenceWatch watch(milliseconds(800), at(0));
+  EXPECT_FALSE(watch.is_over(at(200), at(0)));
+  EXPECT_FALSE(watch.is_over(at(60'000), at(0)));
+  EXPECT_FALSE(watch.is_over(at(60'400), at(0)));
+  EXPECT_FALSE(watch.is_over(at(60'600), at(0)));
+  EXPECT_TRUE(watch.is_over(at(60'800), at(0)));
+}
+
+TEST(SilenceWatch, APeerWhoseTurnItIsNotMayBeSilent) {
+  const auto never = SilenceWatch::TimePoint::max();
+  SilenceWatch watch(milliseconds(800), at(0));
+  for (int ms = 0; ms <= 2000; ms += 200) EXPECT_FALSE(watch.is_over(at(ms), never)) << ms;
+  EXPECT_FALSE(watch.is_over(at(2200), at(0)));
+}
+
+TEST(SilenceWatch, WithoutALimitNothingIsTooLong) {
+  SilenceWatch watch(milliseconds(0), at(0));
+  EXPECT_FALSE(watch.is_over(at(1'000'000), at(0)));
+  EXPECT_EQ(watch.next_look(), SilenceWatch::TimePoint::max());
+}
+
+}  // namespace
+}  // namespace cohort::transport::tcp
