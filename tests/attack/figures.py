@@ -285,7 +285,7 @@ def kills(options):
             continue
         path, test = words.split()
         done = subprocess.run([PYTHON, ROOT / path, test], capture_output=True, text=True, timeout=1200,
-                              env=os.environ | {"KILLS": str(options.each * share), "COHORT_BIN_DIR": str(BIN)})
+                              env=os.environ | {"COHORT_KILLS": str(options.each * share), "COHORT_BIN_DIR": str(BIN)})
         text = done.stdout + done.stderr
         count = sum(map(int, re.findall(r"(\d+) killed", text))) or options.each
         row(what, count, "the bits of the undisturbed job" if done.returncode == 0 else "SOMETHING ELSE")
