@@ -12,11 +12,11 @@ namespace cohort::train {
 ReduceLearningRateOnPlateau::ReduceLearningRateOnPlateau(PlateauOptions options)
     : options_(std::move(options)), monitor_(options_.watch) {
   if (!(options_.factor > 0 && options_.factor < 1))
-    throw InvalidInput(fmt::format("a plateau factor of {} does not reduce", options_.factor),
-                       {.advice = "Give a number between 0 and 1."});
+    throw InvalidInput(fmt::format("factor must be between 0 and 1, got {}", options_.factor),
+                       {.advice = "Give what ReduceLearningRateOnPlateau multiplies the rate by."});
   if (options_.patience < 1)
-    throw InvalidInput(fmt::format("a patience of {} epochs cannot be", options_.patience),
-                       {.advice = "Give 1 or more."});
+    throw InvalidInput(fmt::format("patience must be at least 1 epoch, got {}", options_.patience),
+                       {.advice = "Give the epochs without an improvement."});
 }
 
 void ReduceLearningRateOnPlateau::on_train_begin(FitState& fit) {
