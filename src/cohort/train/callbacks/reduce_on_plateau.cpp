@@ -26,7 +26,7 @@ void ReduceLearningRateOnPlateau::on_train_begin(FitState& fit) {
 void ReduceLearningRateOnPlateau::on_epoch_end(FitState& fit) {
   if (fit.is_elsewhere(monitor_.watch().name)) return;
   if (monitor_.improved(fit.logs) || monitor_.epochs_since_best() < options_.patience) return;
-  monitor_.forgive();
+  monitor_.reset_history();
   double least = options_.least_rate > 0 && fit.learning_rate().get() > 0
                      ? factor_ * options_.least_rate / fit.learning_rate().get()
                      : 0;
