@@ -32,7 +32,7 @@ class RefusalsTest(ElasticTest):
         for flags, saying in [
                 (["--num_replicas", "2"], ["replica"]),
                 (["--distribution_strategy", "parameter_server"], ["parameter_server"]),
-                (["--shards", "2"], ["2 virtual shards", "4"])]:
+                (["--shards", "2"], ["virtual_shards must be 0 or at least the 4 replicas, got 2"])]:
             with self.subTest(flags=flags):
                 job = self.start_job(PROGRAM, "--steps", 5, *flags, workers="2:4", restarts=0)
                 self.finish_job(job, code=2)

@@ -28,7 +28,7 @@ class Monitor {
   const Watch& watch() const { return watch_; }
   double best() const { return best_; }
   std::int64_t epochs_since_best() const { return since_best_; }
-  void forgive() { since_best_ = 0; }  // count from here again
+  void reset_history() { since_best_ = 0; }  // count from here again
 
   nlohmann::json save() const;
   void load(const nlohmann::json& state);

@@ -12,11 +12,11 @@ namespace cohort::train {
 ReduceLearningRateOnPlateau::ReduceLearningRateOnPlateau(PlateauOptions options)
     : options_(std::move(options)), monitor_(options_.watch) {
   if (!(options_.factor > 0 && options_.factor < 1))
-    throw InvalidInput(fmt::format("a plateau factor of {} does not reduce", options_.factor),
-                       {.advice = "Give a number between 0 and 1."});
+    throw InvalidInput(fmt::format("factor must be between 0 and 1, got {}", options_.factor),
+                       {.advice = "Give what ReduceLearningRateOnPlateau multiplies the rate by."});
   if (options_.patience < 1)
-    throw InvalidInput(fmt::format("a patience of {} epochs cannot be", options_.patience),
-                       {.advice = "Give 1 or more."});
+    throw InvalidInput(fmt::format("patience must be at least 1 epoch, got {}", options_.patience),
+                       {.advice = "Give the epochs without an improvement."});
 }
 
 void ReduceLearningRateOnPlateau::on_train_begin(FitState& fit) {
@@ -26,7 +26,7 @@ void ReduceLearningRateOnPlateau::on_train_begin(FitState& fit) {
 void ReduceLearningRateOnPlateau::on_epoch_end(FitState& fit) {
   if (fit.is_elsewhere(monitor_.watch().name)) return;
   if (monitor_.improved(fit.logs) || monitor_.epochs_since_best() < options_.patience) return;
-  monitor_.forgive();
+  monitor_.reset_history();
   double least = options_.least_rate > 0 && fit.learning_rate().get() > 0
                      ? factor_ * options_.least_rate / fit.learning_rate().get()
                      : 0;

@@ -22,7 +22,7 @@ void note_signal(int number) { received_signal = number; }
 
 StopOnSignal::StopOnSignal(std::vector<int> signals) : signals_(std::move(signals)) {
   if (signals_.empty())
-    throw InvalidInput("StopOnSignal waits for no signal",
+    throw InvalidInput("StopOnSignal: signals must have at least 1, got none",
                        {.advice = "Give SIGTERM, for example."});
   for (const int number : signals_)
     if (number < 1 || number >= NSIG || number == SIGKILL || number == SIGSTOP)

@@ -24,12 +24,12 @@ ShardRange shards_of(int rank, int size, int shards) {
 
 BatchPlan::BatchPlan(BatchPlanOptions options) : options_(options) {
   if (options.samples < 0)
-    throw InvalidInput(fmt::format("a data set of {} samples", options.samples));
+    throw InvalidInput(fmt::format("samples must be 0 or more, got {}", options.samples));
   if (options.global_batch < 1)
     throw InvalidInput(
-        fmt::format("the global batch is {}; it must be at least 1", options.global_batch));
+        fmt::format("global_batch must be at least 1, got {}", options.global_batch));
   if (options.shards < 1)
-    throw InvalidInput(fmt::format("{} virtual shards; there must be at least 1", options.shards));
+    throw InvalidInput(fmt::format("shards must be at least 1, got {}", options.shards));
 }
 
 std::int64_t BatchPlan::steps_per_epoch() const {

@@ -65,7 +65,7 @@ Batch Subset::get_raw(std::span<const std::int64_t> indices, const DrawKey& key)
 }
 
 DatasetPtr take(DatasetPtr dataset, std::int64_t n) {
-  if (n < 0) throw InvalidInput(fmt::format("cannot take {} samples", n));
+  if (n < 0) throw InvalidInput(fmt::format("take(): n must be 0 or more, got {}", n));
   if (n >= dataset->size()) return dataset;
   std::vector<std::int64_t> indices(static_cast<std::size_t>(n));
   std::iota(indices.begin(), indices.end(), std::int64_t{0});
@@ -74,7 +74,8 @@ DatasetPtr take(DatasetPtr dataset, std::int64_t n) {
 
 DatasetPtr shard(DatasetPtr dataset, std::int64_t size, std::int64_t rank) {
   if (size < 1 || rank < 0 || rank >= size)
-    throw InvalidInput(fmt::format("there is no shard {} of {}", rank, size));
+    throw InvalidInput(
+        fmt::format("shard(): rank must be from 0 to below the size, got {} of {}", rank, size));
   std::vector<std::int64_t> indices;
   for (std::int64_t index = rank; index < dataset->size(); index += size) indices.push_back(index);
   return std::make_shared<Subset>(std::move(dataset), std::move(indices));

@@ -14,7 +14,8 @@ DistributedSampler::DistributedSampler(std::size_t dataset_size, DistributedSamp
       epoch_(std::make_shared<std::atomic<std::int64_t>>(0)) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
     throw InvalidInput(
-        fmt::format("DistributedSampler: there is no rank {} of {}", options.rank, options.size));
+        fmt::format("DistributedSampler: rank must be from 0 to below the size, got {} of {}",
+                    options.rank, options.size));
   if (options.pad && options.drop_last)
     throw InvalidInput("DistributedSampler: choose pad or drop_last, not both");
   DistributedSampler::reset();

@@ -11,10 +11,10 @@ namespace cohort::train {
 ElasticSampler::ElasticSampler(std::int64_t samples, ElasticSamplerOptions options)
     : samples_(samples), options_(options) {
   if (samples < 0)
-    throw InvalidInput(fmt::format("ElasticSampler: there cannot be {} samples", samples));
+    throw InvalidInput(fmt::format("ElasticSampler: samples must be 0 or more, got {}", samples));
   if (options.batch_size < 1)
-    throw InvalidInput(fmt::format("ElasticSampler: the batch size is {}, which is less than 1",
-                                   options.batch_size));
+    throw InvalidInput(
+        fmt::format("ElasticSampler: batch_size must be at least 1, got {}", options.batch_size));
   begin(0, 0);
 }
 

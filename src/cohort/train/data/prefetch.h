@@ -37,7 +37,8 @@ class Prefetch {
       : count_(count), produce_(std::move(produce)) {
     if (options.depth < 1 || options.threads < 0)
       throw InvalidInput(
-          fmt::format("cannot prefetch {} deep with {} threads", options.depth, options.threads));
+          fmt::format("prefetch: depth must be at least 1 and threads 0 or more, got {} and {}",
+                      options.depth, options.threads));
     slots_.resize(static_cast<std::size_t>(options.depth));
     const auto threads =
         std::min<std::int64_t>({std::int64_t{options.threads}, std::int64_t{options.depth}, count});

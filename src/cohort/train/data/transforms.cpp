@@ -14,27 +14,28 @@ constexpr std::uint64_t kDrawsPerStage = 1 << 16;
 
 void check(const Normalise& transform) {
   if (transform.mean.empty() || transform.mean.size() != transform.std.size())
-    throw InvalidInput(fmt::format("Normalise got {} means and {} deviations",
-                                   transform.mean.size(), transform.std.size()));
+    throw InvalidInput(
+        fmt::format("Normalise: mean and std must have one value a channel, got {} and {}",
+                    transform.mean.size(), transform.std.size()));
   for (const float std : transform.std)
-    if (!(std > 0)) throw InvalidInput(fmt::format("Normalise cannot divide by {}", std));
+    if (!(std > 0)) throw InvalidInput(fmt::format("Normalise: std must be positive, got {}", std));
 }
 
 void check(const RandomCrop& transform) {
   if (transform.padding < 0 || transform.height < 0 || transform.width < 0)
     throw InvalidInput(
-        fmt::format("RandomCrop got a negative size: padding {}, height {}, width {}",
+        fmt::format("RandomCrop: sizes must be 0 or more, got padding {}, height {}, width {}",
                     transform.padding, transform.height, transform.width));
 }
 
 void check(const HorizontalFlip& transform) {
   if (!(transform.probability >= 0 && transform.probability <= 1))
     throw InvalidInput(
-        fmt::format("HorizontalFlip got a probability of {}", transform.probability));
+        fmt::format("HorizontalFlip: probability must be 0 to 1, got {}", transform.probability));
 }
 
 void check(const MapBatch& transform) {
-  if (!transform.apply) throw InvalidInput("MapBatch got no function");
+  if (!transform.apply) throw InvalidInput("MapBatch: apply must be a function, got none");
 }
 
 bool is_image_transform(const Transform& transform) {

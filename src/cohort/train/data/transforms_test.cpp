@@ -155,17 +155,17 @@ TEST(Transformed, RefusesWhatCannotBe) {
     return message_of<InvalidInput>(
         [&] { Transformed(images(), std::move(transforms)).get(all(), {}); });
   };
-  EXPECT_THAT(refuse({Normalise{{0.5f}, {0.0f}}}), HasSubstr("cannot divide by 0"));
+  EXPECT_THAT(refuse({Normalise{{0.5f}, {0.0f}}}), HasSubstr("std must be positive, got 0"));
   EXPECT_THAT(refuse({Normalise{{0.5f, 0.5f}, {0.5f, 0.5f}}}),
               HasSubstr("2 channels, the images 3"));
-  EXPECT_THAT(refuse({Normalise{{0.5f}, {}}}), HasSubstr("1 means and 0 deviations"));
-  EXPECT_THAT(refuse({HorizontalFlip{1.5}}), HasSubstr("probability of 1.5"));
+  EXPECT_THAT(refuse({Normalise{{0.5f}, {}}}), HasSubstr("one value a channel, got 1 and 0"));
+  EXPECT_THAT(refuse({HorizontalFlip{1.5}}), HasSubstr("probability must be 0 to 1, got 1.5"));
   EXPECT_THAT(refuse({RandomCrop{.padding = 1, .height = 11}}),
               HasSubstr("cut 11 pixels out of 8"));
-  EXPECT_THAT(refuse({RandomCrop{.padding = -1}}), HasSubstr("negative"));
+  EXPECT_THAT(refuse({RandomCrop{.padding = -1}}), HasSubstr("sizes must be 0 or more, got padding -1"));
   EXPECT_THAT(refuse({RandomCrop{}, Normalise{{0.f}, {1.f}}, RandomCrop{}}),
               HasSubstr("both sides"));
-  EXPECT_THAT(refuse({MapBatch{}}), HasSubstr("no function"));
+  EXPECT_THAT(refuse({MapBatch{}}), HasSubstr("apply must be a function"));
   const auto vectors = std::make_shared<TensorDataset>(torch::zeros({2, 3}), torch::zeros({2}));
   EXPECT_THAT(message_of<InvalidInput>(
                   [&] { Transformed(vectors, {HorizontalFlip{}}).get(Indices{0}, {}); }),

@@ -52,10 +52,10 @@ class ModulePart : public Part {
   torch::nn::Module& module_;
 };
 
-// A module of the optimizer's parameters, which gives each a name by its place.
-class Places : public torch::nn::Module {
+// A module of the optimizer's parameters, which gives each a name by its group and number.
+class NumberedParameters : public torch::nn::Module {
  public:
-  explicit Places(torch::optim::Optimizer& optimizer) {
+  explicit NumberedParameters(torch::optim::Optimizer& optimizer) {
     for (std::size_t g = 0; g < optimizer.param_groups().size(); ++g) {
       const auto& parameters = optimizer.param_groups()[g].params();
       for (std::size_t p = 0; p < parameters.size(); ++p)
@@ -68,7 +68,7 @@ class Places : public torch::nn::Module {
 class OptimizerPart : public Part {
  public:
   OptimizerPart(std::string name, torch::optim::Optimizer& optimizer)
-      : Part(std::move(name)), optimizer_(optimizer), names_(Places(optimizer)) {
+      : Part(std::move(name)), optimizer_(optimizer), names_(NumberedParameters(optimizer)) {
     train::capture_optimizer(optimizer_, names_);  // refuses what it does not know
   }
 

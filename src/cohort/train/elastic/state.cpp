@@ -25,8 +25,9 @@ constexpr auto kLeasePatience = std::chrono::minutes(5);
 void State::add(std::unique_ptr<Part> part) {
   const std::string& name = part->name();
   if (name.empty() || name.find('.') != std::string::npos)
-    throw InvalidInput(fmt::format("elastic::State: nothing can be called '{}'", name),
-                       {.advice = "Give it a name without a dot."});
+    throw InvalidInput(
+        fmt::format("elastic::State: a name must not be empty or have a dot, got '{}'", name),
+        {.advice = "Give it a name without a dot."});
   if (std::ranges::any_of(parts_, [&](const auto& other) { return other->name() == name; }))
     throw InvalidInput(fmt::format("elastic::State: there is a '{}' already", name),
                        {.advice = "Give each thing a name of its own."});

@@ -16,8 +16,7 @@ double first_rate(const torch::optim::Optimizer& optimizer) {
 
 void check(double value, const char* what) {
   if (!(value >= 0) || !std::isfinite(value))
-    throw InvalidInput(fmt::format("{} is not a {}", value, what),
-                       {.advice = "Give a finite number that is not negative."});
+    throw InvalidInput(fmt::format("{} must be finite and 0 or more, got {}", what, value));
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ Metric accuracy() {
 
 Metric top_k_accuracy(int k) {
   if (k < 1)
-    throw InvalidInput(fmt::format("top_k_accuracy({}) counts nothing", k),
-                       {.advice = "Give a k from 1 on."});
+    throw InvalidInput(fmt::format("top_k_accuracy: k must be at least 1, got {}", k),
+                       {.advice = "Give how many of the largest outputs count."});
   return {fmt::format("top_{}_accuracy", k),
           [k](const torch::Tensor& output, const torch::Tensor& target) {
             auto best = std::get<1>(output.topk(std::min<std::int64_t>(k, output.size(1)), 1));

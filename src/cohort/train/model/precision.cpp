@@ -34,16 +34,14 @@ Precision parse_precision(const std::string& text) {
   if (text == "f32") return Precision::f32;
   if (text == "bf16") return Precision::bf16;
   if (text == "f16") return Precision::f16;
-  throw InvalidInput(fmt::format("'{}' is not a precision", text),
-                     {.advice = "Give f32, bf16 or f16."});
+  throw InvalidInput(fmt::format("precision must be f32, bf16 or f16, got '{}'", text));
 }
 
 parallel::Compression parse_compression(const std::string& text) {
   if (text == "none") return parallel::Compression::none;
   if (text == "f16") return parallel::Compression::f16;
   if (text == "bf16") return parallel::Compression::bf16;
-  throw InvalidInput(fmt::format("'{}' is not a compression", text),
-                     {.advice = "Give none, f16 or bf16."});
+  throw InvalidInput(fmt::format("compression must be none, f16 or bf16, got '{}'", text));
 }
 
 AutocastScope::AutocastScope(Precision precision, torch::Device device)
