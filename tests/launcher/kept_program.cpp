@@ -73,7 +73,7 @@ int run(int argc, char** argv) {
   const auto role = cluster::discover_role(environment, {argv + 1, argv + argc});
   auto memory = RestartState::from_variables(environment.find_value(kRestartFlagVariable),
                                              environment.find_value(kRestartStateVariable));
-  if (!memory) throw InvalidInput("nobody would start this task again");
+  if (!memory) throw InvalidInput("no launcher would start this task again");
   memory->allow_restart(true);
   const auto session = Session::join(role, cluster::SessionOptions::from(environment));
   const Deadline deadline = Deadline::after(std::chrono::minutes(1));

@@ -87,7 +87,7 @@ class OldRuns(LauncherTest):
         process = subprocess.run([COHORT, "run", "--keep", "-1", "--", "true"], cwd=self.folder,
                                  capture_output=True, text=True, env=self.environment(), timeout=60)
         self.assertEqual(process.returncode, 2)
-        self.assertIn("--keep is -1", process.stderr)
+        self.assertIn("--keep must be at least 0, got -1", process.stderr)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from launcher import COHORT, LauncherTest
 PRINT_ENVIRONMENT = """
 import glob, json, os, sys, time
 print(json.dumps({"env": dict(os.environ), "argv": sys.argv[1:]}), flush=True)
-# Servers are stopped as soon as the last worker has left: wait until everybody has printed.
+# Servers are stopped as soon as the last worker has left: wait until all tasks have printed.
 folder = os.environ["COHORT_OUTPUT"]
 open(f"{folder}/{os.environ['TASK_TYPE']}-{os.environ['TASK_INDEX']}.printed", "w").close()
 expected = sum(map(len, json.loads(os.environ["TF_CONFIG"])["cluster"].values()))
@@ -268,11 +268,11 @@ class Mistakes(LauncherTest):
         self.assert_refused(["-n", 2, "python3", "x.py"], "unexpected 'python3'", "behind --")
 
     def test_zero_workers(self):
-        self.assert_refused(["-n", 0, "--", "true"], "--workers is 0", "-n 1")
+        self.assert_refused(["-n", 0, "--", "true"], "--workers must be at least 1, got 0", "-n 1")
 
     def test_numbers_out_of_range(self):
         for value in ("nan", "inf", "1e30", "-1"):
-            self.assert_refused([f"--grace={value}", "--", "true"], f"--grace is {value.replace('1e30', '1e+30')} s")
+            self.assert_refused([f"--grace={value}", "--", "true"], f"--grace must be from 0 to 604800 seconds, got {value.replace('1e30', '1e+30')}")
         self.assert_refused(["-n", 4, "--gpus-per-worker", 1000000, "--", "true"], "needs 4000000 GPUs")
 
     def test_a_current_folder_that_was_deleted(self):
@@ -329,8 +329,8 @@ class Mistakes(LauncherTest):
     def test_values_that_are_not_numbers_or_out_of_range(self):
         self.assert_refused(["-n", "many", "--", "true"], "--workers 'many' is not a number")
         self.assert_refused(["--grace", "--", "true"], "--grace needs a value")
-        self.assert_refused(["--threads-per-task", 0, "--", "true"], "--threads-per-task is 0", "1 or more")
-        self.assert_refused(["--gpus-per-worker", -1, "--", "true"], "--gpus-per-worker is -1")
+        self.assert_refused(["--threads-per-task", 0, "--", "true"], "--threads-per-task must be at least 1, got 0")
+        self.assert_refused(["--gpus-per-worker", -1, "--", "true"], "--gpus-per-worker must be at least 0, got -1")
         job = self.script("[env]\nGOOD = 1\nBAD = true\n", "job.toml")
         self.assert_refused(["--config", job, "--", "true"], "line 3", "env.BAD", "quotes")
 

@@ -170,9 +170,9 @@ class RemoteHosts(ThreeHosts, LauncherTest):
         with open(f"/proc/{program}/fd/{int(variables[b'COHORT_SECRET_FD'])}", "rb") as file:
             secret = os.pread(file.fileno(), 64, 0)
         self.assertEqual(len(secret), 64)
-        everybody = self.processes()
-        self.assertGreater(len(everybody), 4)
-        for pid in everybody:
+        pids = self.processes()
+        self.assertGreater(len(pids), 4)
+        for pid in pids:
             for file in "cmdline", "environ":
                 try:
                     self.assertNotIn(secret, pathlib.Path(f"/proc/{pid}/{file}").read_bytes())

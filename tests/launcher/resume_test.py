@@ -54,12 +54,31 @@ class Resume(LauncherTest):
         self.assertEqual(lives[2], lives[3])
         self.refused(f"job {job} has succeeded")
 
+    def test_a_job_file_and_a_hostfile_are_asked_again_where_the_job_was_started(self):
+        self.script(PROGRAM)
+        (self.folder / "job.toml").write_text('workers = 2\nhostfile = "hosts"\n[env]\nGIVEN = "file"\n')
+        (self.folder / "hosts").write_text("localhost\n")
+        process = self.start("--config", "job.toml", "--", "python3", "task.py", "argument")
+        for task in "worker/0", "worker/1":
+            self.wait_for_log(task, "life")
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        (self.folder / "job.toml").unlink()  # its words are kept, a file that they name is read again
+        result = self.resume(cwd="/")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("file argument", (self.output / "logs" / "worker-1.attempt2.log").read_text())
+        self.assert_nothing_left()
+
     def test_what_cannot_go_on_is_refused(self):
         self.refused("no job 'nothing'", job="nothing")
         process = self.start_program()
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        (self.output / "job-options.json").unlink()
+        words = self.output / "job-options.json"
+        # As an earlier version wrote it.
+        words.write_text('{"command": ["true"], "workers": 2, "output": "out", "resume": false}')
+        self.refused("job-options.json' does not hold the words", "start the job anew")
+        words.unlink()
         self.refused("left no", "job-options.json")
         self.assert_nothing_left()
 

@@ -42,7 +42,7 @@ class Tune(unittest.TestCase):
         self.assertIn("node.json: broadcast_flat is 7", result.stderr)
 
     def test_mistakes_are_refused_at_once(self):
-        for words, text in ((("-n", 1), "-n is 1"),
+        for words, text in ((("-n", 1), "-n must be from 2 to 64, got 1"),
                             (("--output", "nowhere/node.json"), "nowhere")):
             result = self.cohort("tune", *words)
             self.assertEqual(result.returncode, 2, result.stderr)

@@ -1,4 +1,4 @@
-"""Folders, records and job files that somebody else may have prepared; guards that somebody killed."""
+"""Folders, records and job files that another user may have prepared; guards that were killed."""
 
 import json
 import os
@@ -195,7 +195,7 @@ class Guards(UntrustedTest):
         self.assertFalse(socket_path.exists())
         record = json.loads((self.output / "job.json").read_text())
         options = json.loads((self.output / "job-options.json").read_text())
-        options["command"] = ["/bin/true"]
+        options["program"] = ["/bin/true"]
         (self.output / "job-options.json").write_text(json.dumps(options))
         result = self.cohort("resume", "out")
         self.assertEqual(result.returncode, 0, result.stderr)

@@ -36,7 +36,7 @@ class LiveLine {
   bool show(std::string_view text);
   // Writes whole lines above the line.
   bool print(std::string_view lines);
-  // Takes the line away for somebody else's lines; the next show() or print() brings it back.
+  // Takes the line away for other lines; the next show() or print() brings it back.
   void hide();
   // Takes the line away for good.
   void erase();

@@ -8,8 +8,8 @@
 namespace cohort::report {
 
 struct ProgressState {
-  std::int64_t epoch = 0, epochs = 0;  // from 1; `epochs` 0: nobody knows
-  std::int64_t step = 0, steps = 0;    // done in this epoch; `steps` 0: nobody knows
+  std::int64_t epoch = 0, epochs = 0;  // from 1; `epochs` 0: not known
+  std::int64_t step = 0, steps = 0;    // done in this epoch; `steps` 0: not known
   std::optional<double> loss;
   std::optional<double> accuracy;            // 0 to 1
   std::optional<double> samples_per_second;  // of all workers together

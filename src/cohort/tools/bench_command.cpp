@@ -1,5 +1,3 @@
-#include "cohort/tools/bench_command.h"
-
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -9,7 +7,7 @@
 #include "cohort/base/error.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/collective/world.h"
-#include "cohort/tools/command_line.h"
+#include "cohort/tools/commands.h"
 #include "cohort/tools/own_ranks.h"
 
 namespace cohort::tools {
@@ -28,8 +26,10 @@ Examples:
 )";
 
 struct BenchArguments {
+  std::string subject;
   int ranks = 2;
   std::size_t max_bytes = 64'000'000;
+  bool as_rank = false;
 };
 
 struct Times {
@@ -91,25 +91,31 @@ int run_rank(const BenchArguments& arguments) {
   return 0;
 }
 
-}  // namespace
-
-int bench_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
-  BenchArguments arguments;
-  std::string subject;
-  bool as_rank = false;
-  CLI::App app("Measures this machine.", "bench");
-  app.footer(kBenchExamples);
-  app.add_option("subject", subject, "What to measure: collective")->type_name("");
-  app.add_option("-n,--ranks", arguments.ranks, "Processes")->capture_default_str();
-  app.add_option("--max-bytes", arguments.max_bytes, "The largest buffer")->capture_default_str();
-  app.add_flag("--as-rank", as_rank)->group("");  // how it starts itself
-  if (!parse_words(app, words)) return 0;
-  if (subject != "collective")
-    throw InvalidInput(fmt::format("cannot measure '{}'", subject),
+int bench(const BenchArguments& arguments) {
+  if (arguments.subject != "collective")
+    throw InvalidInput(fmt::format("cannot measure '{}'", arguments.subject),
                        {.advice = "Try: cohort bench collective"});
-  if (as_rank) return run_rank(arguments);
+  if (arguments.as_rank) return run_rank(arguments);
   return run_own_ranks(arguments.ranks,
                        {"bench", "collective", "--max-bytes", std::to_string(arguments.max_bytes)});
+}
+
+}  // namespace
+
+Command bench_command() {
+  auto declare = [](CLI::App& app) -> Action {
+    auto arguments = std::make_shared<BenchArguments>();
+    app.description("Measures this machine.");
+    app.footer(kBenchExamples);
+    app.add_option("SUBJECT", arguments->subject, "What to measure: collective")->type_name("");
+    app.add_option("-n,--ranks", arguments->ranks, "Processes")->capture_default_str();
+    app.add_option("--max-bytes", arguments->max_bytes, "The largest buffer")
+        ->capture_default_str();
+    app.add_flag("--as-rank", arguments->as_rank)->group("");  // how it starts itself
+    return [arguments](const Words&, const Words&) { return bench(*arguments); };
+  };
+  return {"bench", "measure this machine: cohort bench collective", "collective [options]",
+          declare};
 }
 
 }  // namespace cohort::tools

@@ -43,12 +43,32 @@ namespace {
   throw InvalidInput(text, {.advice = see});
 }
 
+// CLI11 writes a usage line of its own making.
+class UsageFormatter : public CLI::Formatter {
+ public:
+  explicit UsageFormatter(std::string usage) : usage_(std::move(usage)) {}
+  std::string make_usage(const CLI::App*, std::string) const override { return usage_; }
+
+ private:
+  std::string usage_;
+};
+
 std::string without_double_blank_lines(std::string text) {
   for (size_t at; (at = text.find("\n\n\n")) != text.npos;) text.erase(at, 1);
   return text;
 }
 
 }  // namespace
+
+DeclaredCommand::DeclaredCommand(const Command& command)
+    : app(std::make_unique<CLI::App>("", command.name)) {
+  app->formatter(std::make_shared<UsageFormatter>(
+      fmt::format("Usage: cohort {} {}\n", command.name, command.usage)));
+  app->set_help_flag("-h,--help", "This text");
+  action = command.declare(*app);
+}
+
+DeclaredCommand::~DeclaredCommand() = default;
 
 std::vector<std::string> long_option_names(const CLI::App& app) {
   std::vector<std::string> names;
@@ -57,7 +77,7 @@ std::vector<std::string> long_option_names(const CLI::App& app) {
   return names;
 }
 
-bool parse_words(CLI::App& app, std::vector<std::string> words) {
+bool parse_words(CLI::App& app, Words words) {
   app.allow_extras();
   std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {

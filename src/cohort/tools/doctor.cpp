@@ -1,10 +1,9 @@
-#include "cohort/tools/doctor.h"
-
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
@@ -16,6 +15,7 @@
 #include "cohort/cluster/environment.h"
 #include "cohort/launch/plan/ports.h"
 #include "cohort/launch/plan/task_environment.h"
+#include "cohort/tools/commands.h"
 
 namespace cohort::tools {
 namespace {
@@ -207,23 +207,7 @@ void print_json(const std::vector<Finding>& findings) {
   std::cout << list.dump(2) << "\n";
 }
 
-}  // namespace
-
-int doctor_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
-  bool json = false;
-  for (const auto& word : words) {
-    if (word == "--help" || word == "-h") {
-      std::cout
-          << "Usage: cohort doctor [--json]\n\nChecks cores, memory, limits, ports, disk, "
-             "LibTorch, MPI, GPUs and proxies of this\nmachine and says what is wrong and how "
-             "to mend it. Exit code 1 when jobs cannot run here.\n";
-      return 0;
-    }
-    if (word != "--json")
-      throw InvalidInput(fmt::format("unknown option '{}'", word),
-                         {.advice = "See: cohort doctor --help"});
-    json = true;
-  }
+int examine_machine(bool json) {
   auto findings = examine();
   json ? print_json(findings) : print_table(findings);
   bool wrong = false;
@@ -232,6 +216,30 @@ int doctor_command(const std::vector<std::string>& words, const std::vector<std:
     std::cout << (wrong ? "\nSomething must be mended before jobs run here.\n"
                         : "\nThis machine is ready: try cohort run -n 2 -- ...\n");
   return wrong ? 1 : 0;
+}
+
+constexpr const char* kDoctorExamples = R"(
+Examples:
+  cohort doctor
+  cohort doctor --json
+
+The exit code is 1 when jobs cannot run here.
+)";
+
+}  // namespace
+
+Command doctor_command() {
+  auto declare = [](CLI::App& app) -> Action {
+    auto json = std::make_shared<bool>(false);
+    app.description(
+        "Checks cores, memory, limits, ports, disk, LibTorch, MPI, GPUs and proxies of this\n"
+        "machine and says what is wrong and how to mend it.");
+    app.footer(kDoctorExamples);
+    app.add_flag("--json", *json, "As JSON");
+    return [json](const Words&, const Words&) { return examine_machine(*json); };
+  };
+  return {"doctor", "check this machine and say what is wrong and how to mend it", "[--json]",
+          declare};
 }
 
 }  // namespace cohort::tools

@@ -22,9 +22,8 @@ int parse_count(std::string_view text, const std::string& whole) {
 
 std::chrono::milliseconds to_time(double seconds, const char* option) {
   if (!(seconds > 0 && seconds <= kLongestTime))
-    throw InvalidInput(fmt::format("{} is {} s", option, seconds),
-                       {.advice = fmt::format("Give more than 0, at most {} seconds.",
-                                              static_cast<int>(kLongestTime))});
+    throw InvalidInput(fmt::format("{} must be more than 0, at most {} seconds, got {}", option,
+                                   kLongestTime, seconds));
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
 }
 

@@ -1,11 +1,9 @@
-#include "cohort/tools/ledger_command.h"
-
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 
 #include "cohort/base/error.h"
-#include "cohort/tools/command_line.h"
+#include "cohort/tools/commands.h"
 #include "cohort/tools/find_job.h"
 #include "cohort/tools/ledger_text.h"
 
@@ -26,11 +24,12 @@ Examples:
 `verify` ends with 0 when that is proven, with 1 when it is not.
 )";
 
-class LedgerFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: cohort ledger verify|show JOB|FILE [options]\n";
-  }
+struct LedgerArguments {
+  std::string what;  // verify or show
+  std::string job;   // or the ledger's file
+  std::optional<std::int64_t> epoch;
+  bool json = false;
+  bool csv = false;
 };
 
 fs::path find_ledger(const std::string& name) {
@@ -42,27 +41,7 @@ fs::path find_ledger(const std::string& name) {
   return path;
 }
 
-}  // namespace
-
-void declare_ledger_options(CLI::App& app, LedgerArguments& arguments) {
-  app.formatter(std::make_shared<LedgerFormatter>());
-  app.description("Proves, or shows, which samples entered which update of a training.");
-  app.footer(kLedgerExamples);
-  app.set_help_flag("-h,--help", "This text");
-  app.add_option("WHAT", arguments.what, "verify or show");
-  app.add_option("JOB", arguments.job,
-                 "Output folder, job id (or its beginning) under ./cohort-output, latest, or a "
-                 "ledger's file");
-  app.add_flag("--json", arguments.json, "verify: as JSON");
-  app.add_option("--epoch", arguments.epoch, "show: of this epoch alone")->type_name("E");
-  app.add_flag("--csv", arguments.csv, "show: as comma-separated values");
-}
-
-int ledger_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
-  LedgerArguments arguments;
-  CLI::App app("", "ledger");
-  declare_ledger_options(app, arguments);
-  if (!parse_words(app, words)) return 0;
+int read_or_prove(const LedgerArguments& arguments) {
   if (arguments.what != "verify" && arguments.what != "show")
     throw InvalidInput(arguments.what.empty()
                            ? std::string("cohort ledger needs to know what to do")
@@ -73,14 +52,33 @@ int ledger_command(const std::vector<std::string>& words, const std::vector<std:
                        {.advice = fmt::format("As in: cohort ledger {} latest", arguments.what)});
   const auto ledger = membership::read_ledger(find_ledger(arguments.job));
   if (arguments.what == "show") {
-    std::optional<std::int64_t> epoch;
-    if (app.count("--epoch") > 0) epoch = arguments.epoch;
-    fmt::print("{}", show_text(ledger, epoch, arguments.csv ? ShowFormat::csv : ShowFormat::table));
+    fmt::print("{}", show_text(ledger, arguments.epoch,
+                               arguments.csv ? ShowFormat::csv : ShowFormat::table));
     return 0;
   }
   const auto report = membership::verify(ledger);
   fmt::print("{}", arguments.json ? verify_json(ledger, report) : verify_text(ledger, report));
   return report.problems.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+Command ledger_command() {
+  auto declare = [](CLI::App& app) -> Action {
+    auto arguments = std::make_shared<LedgerArguments>();
+    app.description("Proves, or shows, which samples entered which update of a training.");
+    app.footer(kLedgerExamples);
+    app.add_option("WHAT", arguments->what, "What to do")->type_name("verify|show");
+    app.add_option("JOB", arguments->job,
+                   "Output folder, job id (or its beginning) under ./cohort-output, latest, or a "
+                   "ledger's file");
+    app.add_flag("--json", arguments->json, "verify: as JSON");
+    app.add_option("--epoch", arguments->epoch, "show: of this epoch alone")->type_name("E");
+    app.add_flag("--csv", arguments->csv, "show: as comma-separated values");
+    return [arguments](const Words&, const Words&) { return read_or_prove(*arguments); };
+  };
+  return {"ledger", "prove or show which samples entered which update",
+          "verify|show JOB|FILE [options]", declare};
 }
 
 }  // namespace cohort::tools

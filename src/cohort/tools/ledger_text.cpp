@@ -31,7 +31,7 @@ std::string range(std::int64_t first, std::int64_t last) {
   return first == last ? fmt::format("step {}", first) : fmt::format("steps {} to {}", first, last);
 }
 
-const char* verdict(const LedgerReport::Epoch& epoch) {
+const char* outcome_of(const LedgerReport::Epoch& epoch) {
   if (epoch.missing > 0 || epoch.repeated > 0) return "no";
   return epoch.ended ? "yes" : "so far; not ended";
 }
@@ -65,7 +65,7 @@ std::string verify_text(const Ledger& ledger, const LedgerReport& report) {
   std::int64_t ended = 0;
   for (const auto& epoch : report.epochs) {
     text += fmt::format("{:>8} {:>10} {:>14}  {}\n", epoch.epoch, epoch.steps, epoch.samples,
-                        verdict(epoch));
+                        outcome_of(epoch));
     ended += epoch.ended ? 1 : 0;
   }
   for (const auto& redone : redone_steps(ledger))

@@ -4,9 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <functional>
 #include <iostream>
-#include <map>
 #include <new>
 #include <string>
 #include <system_error>
@@ -17,16 +15,7 @@
 #include "cohort/base/process/limits.h"
 #include "cohort/base/text.h"
 #include "cohort/base/version.h"
-#include "cohort/tools/bench_command.h"
-#include "cohort/tools/completion.h"
-#include "cohort/tools/doctor.h"
-#include "cohort/tools/host_task_command.h"
-#include "cohort/tools/ledger_command.h"
-#include "cohort/tools/resume_command.h"
-#include "cohort/tools/run_command.h"
-#include "cohort/tools/scale_command.h"
-#include "cohort/tools/status_command.h"
-#include "cohort/tools/tune_command.h"
+#include "cohort/tools/commands.h"
 
 namespace cohort::tools {
 namespace {
@@ -36,16 +25,7 @@ constexpr const char* kHelp = R"help(cohort: distributed deep-learning training 
 Usage: cohort COMMAND [options]
 
 Commands:
-  run         start, watch and end a distributed job
-  status      show what a job does now, or how it ended
-  scale       give a running elastic job another number of workers
-  resume      go on with a job whose launcher died
-  ledger      prove or show which samples entered which update
-  bench       measure this machine: cohort bench collective
-  tune        measure the collective algorithms here and write which to use
-  doctor      check this machine and say what is wrong and how to mend it
-  completion  print a completion script for bash, zsh or fish
-
+{commands}
 Options:
   -h, --help  this text; cohort COMMAND --help tells more
   --version   the version
@@ -58,22 +38,37 @@ Examples:
   eval "$(cohort completion bash)"
 )help";
 
-using Words = std::vector<std::string>;
+// In the order in which help names them.
+std::vector<Command> all_commands() {
+  return {run_command(),      status_command(), scale_command(),
+          resume_command(),   ledger_command(), bench_command(),
+          tune_command(),     doctor_command(), completion_command(all_commands),
+          host_task_command()};
+}
+
+std::string help() {
+  std::string list;
+  for (const Command& command : all_commands())
+    if (!command.summary.empty())
+      list += fmt::format("  {:<12}{}\n", command.name, command.summary);
+  return fmt::format(fmt::runtime(kHelp), fmt::arg("commands", list));
+}
+
+Command find_command(const std::string& name) {
+  Words names;
+  for (Command& command : all_commands()) {
+    if (command.name == name) return std::move(command);
+    names.push_back(command.name);
+  }
+  const std::string meant = nearest(name, names);
+  throw InvalidInput(fmt::format("unknown command '{}'", name),
+                     {.advice = meant.empty() ? "See: cohort --help"
+                                              : fmt::format("Did you mean: cohort {}?", meant)});
+}
 
 int dispatch(const Words& all) {
-  const std::map<std::string, std::function<int(const Words&, const Words&)>> commands = {
-      {"run", run_command},
-      {"status", status_command},
-      {"scale", scale_command},
-      {"resume", resume_command},
-      {"ledger", ledger_command},
-      {"bench", bench_command},
-      {"tune", tune_command},
-      {"doctor", doctor_command},
-      {"host-task", host_task_command},
-      {"completion", completion_command}};
   if (all.empty()) {
-    std::cerr << kHelp;
+    std::cerr << help();
     return 2;
   }
   const std::string& first = all.front();
@@ -82,25 +77,19 @@ int dispatch(const Words& all) {
     return 0;
   }
   if (first == "-h" || first == "--help" || first == "help") {
-    std::cout << kHelp;
+    std::cout << help();
     return 0;
   }
-  auto command = commands.find(first);
-  if (command == commands.end()) {
-    Words names;
-    for (const auto& [name, function] : commands) names.push_back(name);
-    std::string meant = nearest(first, names);
-    throw InvalidInput(fmt::format("unknown command '{}'", first),
-                       {.advice = meant.empty() ? "See: cohort --help"
-                                                : fmt::format("Did you mean: cohort {}?", meant)});
-  }
-  auto separator = std::find(all.begin() + 1, all.end(), "--");
-  Words behind(separator == all.end() ? separator : separator + 1, all.end());
-  return command->second(Words(all.begin() + 1, separator), behind);
+  const DeclaredCommand command(find_command(first));
+  const auto separator = std::find(all.begin() + 1, all.end(), "--");
+  const Words words(all.begin() + 1, separator);
+  if (!parse_words(*command.app, words)) return 0;
+  return command.action(words,
+                        Words(separator == all.end() ? separator : separator + 1, all.end()));
 }
 
-// Whoever starts us with one of them closed must not have a job's own pipe or folder take its
-// number and be written to as if it were the screen.
+// Where the caller has closed one of them, a job's own pipe or folder must not get its number and
+// be written to as if it were the screen.
 void open_standard_descriptors() {
   int fd;
   do {

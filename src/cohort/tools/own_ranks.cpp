@@ -22,7 +22,7 @@ int run_own_ranks(int ranks, std::vector<std::string> words,
   words.push_back("--as-rank");
   job.command = std::move(words);
   launch::settle(job);
-  const int code = launch::Supervisor(job, cluster::Environment::of_this_process()).run();
+  const int code = launch::Supervisor(job, cluster::Environment::of_this_process(), "").run();
   if (code == 0) std::filesystem::remove_all(job.output);
   return code;
 }

@@ -1,5 +1,3 @@
-#include "cohort/tools/resume_command.h"
-
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
@@ -10,12 +8,12 @@
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
-#include "cohort/launch/job/job_options_json.h"
 #include "cohort/launch/process/leftovers.h"
 #include "cohort/launch/record/job_record.h"
 #include "cohort/launch/supervise/supervisor.h"
-#include "cohort/tools/command_line.h"
+#include "cohort/tools/commands.h"
 #include "cohort/tools/find_job.h"
+#include "cohort/tools/run_command.h"
 
 namespace cohort::tools {
 namespace {
@@ -31,16 +29,9 @@ Examples:
   cohort resume runs/big
       the job whose output folder is runs/big
 
-The job goes on from its newest checkpoint, with the options that it was started with. What trained
+The job goes on from its newest checkpoint, with the words that it was started with. What trained
 after that checkpoint is done again: cohort ledger verify shows which steps.
 )";
-
-class ResumeFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: cohort resume JOB\n";
-  }
-};
 
 struct Record {
   std::string job, state;
@@ -80,41 +71,22 @@ void require_resumable(const Record& record, const fs::path& output) {
                        {.advice = "Start another one with cohort run."});
 }
 
-launch::JobOptions read_options(const Record& record, const fs::path& output) {
-  const fs::path path = output / launch::kJobOptionsFile;
+RunWords read_words(const Record& record, const fs::path& output) {
+  const fs::path path = output / launch::OutputFolder::kOptions;
   if (!fs::exists(path))
     throw InvalidInput(fmt::format("job {} left no '{}'", record.job, path.string()),
-                       {.advice = "It was started by an older version: start it anew with cohort "
-                                  "run."});
-  auto options = launch::job_options_from_json(
-      read_own_file(path, launch::OutputFolder::kMostRecordBytes), path.string());
-  options.output = output;
-  options.resume = true;
-  return options;
+                       {.advice = "Start it anew with cohort run."});
+  return run_words_from_json(read_own_file(path, launch::OutputFolder::kMostRecordBytes),
+                             path.string());
 }
 
-}  // namespace
-
-void declare_resume_options(CLI::App& app, ResumeArguments& arguments) {
-  app.formatter(std::make_shared<ResumeFormatter>());
-  app.description("Goes on with a job whose launcher died.");
-  app.footer(kResumeExamples);
-  app.set_help_flag("-h,--help", "This text");
-  app.add_option("JOB", arguments.job,
-                 "Output folder, job id (or its beginning) under ./cohort-output, or latest");
-}
-
-int resume_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
-  ResumeArguments arguments;
-  CLI::App app("", "resume");
-  declare_resume_options(app, arguments);
-  if (!parse_words(app, words)) return 0;
-  if (app.count("JOB") == 0)
+int resume(const std::string& job) {
+  if (job.empty())
     throw InvalidInput("cohort resume needs a job", {.advice = "As in: cohort resume latest"});
-  const fs::path output = fs::absolute(find_job(arguments.job));
+  const fs::path output = fs::absolute(find_job(job));
   const Record record = read_resumable(output);
   require_resumable(record, output);
-  auto options = read_options(record, output);
+  const RunWords words = read_words(record, output);
   std::error_code code;
   if (!record.folder.empty()) fs::current_path(record.folder, code);
   if (code)
@@ -122,12 +94,29 @@ int resume_command(const std::vector<std::string>& words, const std::vector<std:
         fmt::format("the folder '{}', in which job {} was started, cannot be "
                     "entered: {}",
                     record.folder.string(), record.job, code.message()));
+  launch::JobOptions options = parse_run_words(words).job;  // in the folder where they were said
+  options.output = output;
+  options.resume = true;
   launch::settle(options);
   if (int hit = launch::end_leftovers(record.job, -1, Deadline::after(kLeftoverTime)); hit > 0)
     log::info("ended {} that the earlier launcher of job {} had left",
               hit == 1 ? "a process" : fmt::format("{} processes", hit), record.job);
   log::info("job {} goes on (it was {})", record.job, escape_controls(record.state));
-  return launch::Supervisor(options, cluster::Environment::of_this_process()).run();
+  return launch::Supervisor(options, cluster::Environment::of_this_process(), to_json(words)).run();
+}
+
+}  // namespace
+
+Command resume_command() {
+  auto declare = [](CLI::App& app) -> Action {
+    auto job = std::make_shared<std::string>();
+    app.description("Goes on with a job whose launcher died.");
+    app.footer(kResumeExamples);
+    app.add_option("JOB", *job,
+                   "Output folder, job id (or its beginning) under ./cohort-output, or latest");
+    return [job](const Words&, const Words&) { return resume(*job); };
+  };
+  return {"resume", "go on with a job whose launcher died", "JOB", declare};
 }
 
 }  // namespace cohort::tools

@@ -6,21 +6,19 @@
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
+#include "cohort/launch/job/job_choices.h"
 #include "cohort/launch/job/job_file.h"
 #include "cohort/launch/plan/plan.h"
 #include "cohort/launch/supervise/supervisor.h"
-#include "cohort/tools/command_line.h"
+#include "cohort/tools/commands.h"
 #include "cohort/tools/host_options.h"
 
 namespace cohort::tools {
 namespace {
 
-using launch::ChiefName;
 using launch::JobOptions;
-using launch::Layout;
-using launch::ProxyMode;
-using launch::SuccessPolicy;
 
+constexpr const char* kRunName = "run";
 constexpr int kLongestGrace = 7 * 24 * 3600;  // seconds
 
 constexpr const char* kRunExamples = R"(
@@ -52,21 +50,13 @@ void add_environment(const std::vector<std::string>& settings, JobOptions& job) 
   }
 }
 
-class RunFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: cohort run [options] -- program args...\n";
-  }
-};
-
 // An option whose value is one of a few words; `target` takes what the word stands for.
-template <typename Target, typename Value>
+template <typename Target, typename Choices>
 CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
-                        std::vector<std::pair<std::string, Value>> choices,
-                        const std::string& description) {
-  std::vector<std::string> words;
+                        const Choices& choices, const std::string& description) {
+  Words words;
   for (const auto& [word, value] : choices) words.push_back(word);
-  auto take = [name, words, choices, &target](const std::string& text) {
+  auto take = [name, words, &choices, &target](const std::string& text) {
     for (const auto& [word, value] : choices)
       if (word == text) {
         target = value;
@@ -80,32 +70,24 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
   return app.add_option_function<std::string>(name, take, description)->type_name(join(words, "|"));
 }
 
-}  // namespace
-
-void declare_run_options(CLI::App& app, RunArguments& arguments) {
+void declare_options(CLI::App& app, RunArguments& arguments) {
   JobOptions& job = arguments.job;
-  app.formatter(std::make_shared<RunFormatter>());
   app.description("Starts, watches and ends a distributed job on this machine.");
   app.footer(kRunExamples);
   app.option_defaults()->take_last();
 
-  app.set_help_flag("-h,--help", "This text");
   declare_elastic_options(app, job, arguments.elastic);
   app.add_option("--ps", job.ps, "Parameter servers [0]")->type_name("N")->group("Tasks");
   app.add_flag("--evaluator", job.evaluator, "Add an evaluator")->group("Tasks");
-  add_choice<ChiefName, ChiefName>(
-      app, "--chief-name", job.chief_name,
-      {{"none", ChiefName::none}, {"chief", ChiefName::chief}, {"master", ChiefName::master}},
-      "What the first of the workers is called; none: worker/0 is the chief [none]")
+  add_choice(app, "--chief-name", job.chief_name, launch::kChiefNames,
+             "What the first of the workers is called; none: worker/0 is the chief [none]")
       ->group("Tasks");
   app.add_flag("--coordinator", job.coordinator,
                "Add a chief that directs the workers and does not train")
       ->group("Tasks");
-  add_choice<Layout, Layout>(
-      app, "--layout", job.layout,
-      {{"separate", Layout::separate}, {"colocated", Layout::colocated}},
-      "colocated: a parameter server beside each worker, the first host's worker is the chief "
-      "[separate]")
+  add_choice(app, "--layout", job.layout, launch::kLayouts,
+             "colocated: a parameter server beside each worker, the first host's worker is the "
+             "chief [separate]")
       ->group("Tasks");
   app.add_option("--strategy", job.strategy, "Distribution strategy, told to Cohort's programs")
       ->type_name("NAME")
@@ -127,19 +109,15 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
       ->group("Output");
   app.add_flag("-q,--quiet", job.quiet, "Say nothing while all is well")->group("Output");
 
-  add_choice<std::optional<SuccessPolicy>, SuccessPolicy>(
-      app, "--success", job.success,
-      {{"chief", SuccessPolicy::chief},
-       {"worker0", SuccessPolicy::worker0},
-       {"all-workers", SuccessPolicy::all_workers}},
-      "Whose exit with 0 ends the job [all-workers; chief with --coordinator]")
+  add_choice(app, "--success", job.success, launch::kSuccessPolicies,
+             "Whose exit with 0 ends the job [all-workers; chief with --coordinator]")
       ->group("Ending");
   app.add_option_function<double>(
          "--grace",
          [&job](double seconds) {
            if (!(seconds >= 0 && seconds <= kLongestGrace))
-             throw InvalidInput(fmt::format("--grace is {} s", seconds),
-                                {.advice = fmt::format("Give 0 to {} seconds.", kLongestGrace)});
+             throw InvalidInput(fmt::format("--grace must be from 0 to {} seconds, got {}",
+                                            kLongestGrace, seconds));
            job.grace = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
          },
          "Seconds between TERM and KILL [5]")
@@ -170,10 +148,8 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
   app.add_flag("--horovod", job.horovod,
                "Serve the key-value store through which the ranks of a Horovod program meet")
       ->group("Environment");
-  add_choice<ProxyMode, ProxyMode>(
-      app, "--proxy", job.proxy,
-      {{"bypass", ProxyMode::bypass}, {"strip", ProxyMode::strip}, {"keep", ProxyMode::keep}},
-      "bypass: the job's own hosts go past the proxy; strip: no proxy at all [bypass]")
+  add_choice(app, "--proxy", job.proxy, launch::kProxyModes,
+             "bypass: the job's own hosts go past the proxy; strip: no proxy at all [bypass]")
       ->group("Environment");
 
   app.add_option("--config", arguments.config,
@@ -185,28 +161,23 @@ void declare_run_options(CLI::App& app, RunArguments& arguments) {
       ->group("Job");
 }
 
-namespace {
-
 // Parses `words` on top of what `arguments` holds already.
-bool parse_into(RunArguments& arguments, const std::vector<std::string>& words) {
-  CLI::App app("", "run");
-  declare_run_options(app, arguments);
-  return parse_words(app, words);
+void parse_into(RunArguments& arguments, const Words& words) {
+  CLI::App app("", kRunName);
+  declare_options(app, arguments);
+  parse_words(app, words);
 }
 
-void apply_job_file(const std::string& path, RunArguments& arguments) {
-  CLI::App app("", "run");
-  declare_run_options(app, arguments);
+// The words of the job file that `arguments` name, if they name one.
+void add_job_file(const CLI::App& app, const RunArguments& arguments, RunWords& words) {
+  if (arguments.config.empty()) return;
   auto known = long_option_names(app);
   std::erase(known, "config");
   std::erase(known, "help");
-  auto file = launch::read_job_file(path, known);
-  try {
-    parse_words(app, file.arguments);
-  } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{}: {}", path, error.message()), error.context());
-  }
-  arguments.job.command = file.program;
+  const auto file = launch::read_job_file(arguments.config, known);
+  words.job_file = arguments.config;
+  words.file_arguments = file.arguments;
+  if (words.program.empty()) words.program = file.program;
 }
 
 void print_dry_run(const JobOptions& job, const cluster::Environment& environment) {
@@ -219,29 +190,49 @@ void print_dry_run(const JobOptions& job, const cluster::Environment& environmen
   std::cout << launch::describe(launch::make_plan(job, identity, 1, ports, environment));
 }
 
-}  // namespace
-
-int run_command(const std::vector<std::string>& words, const std::vector<std::string>& program) {
-  RunArguments asked;
-  if (!parse_into(asked, words)) return 0;
-  RunArguments arguments;
-  if (!asked.config.empty()) {
-    apply_job_file(asked.config, arguments);
-    if (!asked.job.hosts.empty()) arguments.job.hosts.clear();  // lists would add up
-    parse_into(arguments, words);
-  } else {
-    arguments = asked;
-  }
-  JobOptions& job = arguments.job;
-  if (!program.empty()) job.command = program;
-  apply(arguments.elastic, job);
-  launch::settle(job);
-  auto environment = cluster::Environment::of_this_process();
+int run_job(const RunWords& words) {
+  RunArguments arguments = parse_run_words(words);
+  launch::settle(arguments.job);
+  const auto environment = cluster::Environment::of_this_process();
   if (arguments.dry_run) {
-    print_dry_run(job, environment);
+    print_dry_run(arguments.job, environment);
     return 0;
   }
-  return launch::Supervisor(job, environment).run();
+  return launch::Supervisor(arguments.job, environment, to_json(words)).run();
+}
+
+}  // namespace
+
+RunArguments parse_run_words(const RunWords& words) {
+  RunArguments arguments;
+  if (!words.job_file.empty()) {
+    try {
+      parse_into(arguments, words.file_arguments);
+    } catch (const InvalidInput& error) {
+      throw InvalidInput(fmt::format("{}: {}", words.job_file, error.message()), error.context());
+    }
+    RunArguments asked;
+    parse_into(asked, words.arguments);
+    if (!asked.job.hosts.empty()) arguments.job.hosts.clear();  // lists would add up
+  }
+  parse_into(arguments, words.arguments);
+  arguments.job.command = words.program;
+  apply(arguments.elastic, arguments.job);
+  return arguments;
+}
+
+Command run_command() {
+  auto declare = [](CLI::App& app) -> Action {
+    auto asked = std::make_shared<RunArguments>();
+    declare_options(app, *asked);
+    return [asked, &app](const Words& words, const Words& program) {
+      RunWords all{.arguments = words, .program = program};
+      add_job_file(app, *asked, all);
+      return run_job(all);
+    };
+  };
+  return {kRunName, "start, watch and end a distributed job", "[options] -- program args...",
+          declare};
 }
 
 }  // namespace cohort::tools

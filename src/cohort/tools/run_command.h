@@ -1,14 +1,10 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "cohort/launch/job/job.h"
 #include "cohort/tools/elastic_options.h"
-
-namespace CLI {
-class App;
-}
+#include "cohort/tools/run_words.h"
 
 namespace cohort::tools {
 
@@ -20,12 +16,8 @@ struct RunArguments {
   bool dry_run = false;
 };
 
-// Declares the options of `cohort run` on `app`; parsing writes into `arguments`, which must
-// outlive `app`.
-void declare_run_options(CLI::App& app, RunArguments& arguments);
-
-// Carries out `cohort run`: `words` is the command line before `--`, `program` what follows it.
-// Returns the exit code. Throws InvalidInput.
-int run_command(const std::vector<std::string>& words, const std::vector<std::string>& program);
+// What these words ask for: the job file's first, the command line's on top of them. A file that
+// they name (--hostfile) is read. Throws InvalidInput.
+RunArguments parse_run_words(const RunWords& words);
 
 }  // namespace cohort::tools

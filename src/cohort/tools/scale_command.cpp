@@ -1,5 +1,3 @@
-#include "cohort/tools/scale_command.h"
-
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -7,7 +5,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/tools/command_line.h"
+#include "cohort/tools/commands.h"
 #include "cohort/tools/find_job.h"
 #include "cohort/tools/job_connection.h"
 
@@ -30,11 +28,11 @@ The exit code is 0 when the job has that many members (with --no-wait: when it w
 has not within the time, 2 when the job refuses.
 )";
 
-class ScaleFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: cohort scale JOB N [options]\n";
-  }
+struct ScaleArguments {
+  std::string job;
+  std::optional<int> workers;
+  bool no_wait = false;
+  double timeout = 60;  // seconds
 };
 
 int members_in_view(const ordered_json& record) {
@@ -69,42 +67,43 @@ int wait_until_scaled(const std::filesystem::path& output, int workers, Deadline
   }
 }
 
-}  // namespace
-
-void declare_scale_options(CLI::App& app, ScaleArguments& arguments) {
-  app.formatter(std::make_shared<ScaleFormatter>());
-  app.description("Gives a running elastic job another number of workers.");
-  app.footer(kScaleExamples);
-  app.set_help_flag("-h,--help", "This text");
-  app.add_option("JOB", arguments.job,
-                 "Output folder, job id (or its beginning) under ./cohort-output, or latest");
-  app.add_option("N", arguments.workers, "Workers from now on");
-  app.add_flag("--no-wait", arguments.no_wait, "Do not wait until the job has so many");
-  app.add_option("--timeout", arguments.timeout, "Seconds to wait [60]")->type_name("S");
-}
-
-int scale_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
-  ScaleArguments arguments;
-  CLI::App app("", "scale");
-  declare_scale_options(app, arguments);
-  if (!parse_words(app, words)) return 0;
-  if (app.count("JOB") == 0 || app.count("N") == 0)
+int scale_job(const ScaleArguments& arguments) {
+  if (arguments.job.empty() || !arguments.workers)
     throw InvalidInput("cohort scale needs a job and a number of workers",
                        {.advice = "As in: cohort scale latest 4"});
   if (!(arguments.timeout >= 0 && arguments.timeout <= 1e6))
-    throw InvalidInput(fmt::format("--timeout is {} s", arguments.timeout),
-                       {.advice = "Give 0 to 1000000 seconds."});
-  if (arguments.workers < 1)
-    throw InvalidInput(fmt::format("{} workers cannot be", arguments.workers),
-                       {.advice = "Give 1 or more."});
+    throw InvalidInput(
+        fmt::format("--timeout must be from 0 to 1000000 seconds, got {}", arguments.timeout));
+  if (*arguments.workers < 1)
+    throw InvalidInput(
+        fmt::format("the number of workers must be at least 1, got {}", *arguments.workers));
   const auto output = find_job(arguments.job);
   const auto deadline = Deadline::after(
       std::chrono::milliseconds(static_cast<std::int64_t>(arguments.timeout * 1000)));
-  const ordered_json answer = request(
-      output, {{"command", "scale"}, {"workers", arguments.workers}}, Deadline::after(kAnswerTime));
+  const ordered_json answer =
+      request(output, {{"command", "scale"}, {"workers", *arguments.workers}},
+              Deadline::after(kAnswerTime));
   fmt::print("{}\n", escape_controls(answer.value("message", "")));
   std::fflush(stdout);
-  return arguments.no_wait ? 0 : wait_until_scaled(output, arguments.workers, deadline);
+  return arguments.no_wait ? 0 : wait_until_scaled(output, *arguments.workers, deadline);
+}
+
+}  // namespace
+
+Command scale_command() {
+  auto declare = [](CLI::App& app) -> Action {
+    auto arguments = std::make_shared<ScaleArguments>();
+    app.description("Gives a running elastic job another number of workers.");
+    app.footer(kScaleExamples);
+    app.add_option("JOB", arguments->job,
+                   "Output folder, job id (or its beginning) under ./cohort-output, or latest");
+    app.add_option("N", arguments->workers, "Workers from now on");
+    app.add_flag("--no-wait", arguments->no_wait, "Do not wait until the job has so many");
+    app.add_option("--timeout", arguments->timeout, "Seconds to wait [60]")->type_name("S");
+    return [arguments](const Words&, const Words&) { return scale_job(*arguments); };
+  };
+  return {"scale", "give a running elastic job another number of workers", "JOB N [options]",
+          declare};
 }
 
 }  // namespace cohort::tools

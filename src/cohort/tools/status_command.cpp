@@ -1,5 +1,3 @@
-#include "cohort/tools/status_command.h"
-
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -7,7 +5,7 @@
 #include <thread>
 
 #include "cohort/base/error.h"
-#include "cohort/tools/command_line.h"
+#include "cohort/tools/commands.h"
 #include "cohort/tools/find_job.h"
 #include "cohort/tools/job_connection.h"
 #include "cohort/tools/status_text.h"
@@ -28,11 +26,10 @@ Examples:
       the job whose id begins so, as job.json has it and with what its members tell
 )";
 
-class StatusFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string) const override {
-    return "Usage: cohort status JOB [options]\n";
-  }
+struct StatusArguments {
+  std::string job;
+  bool json = false;
+  bool watch = false;
 };
 
 void show(const KnownJob& job, const StatusArguments& arguments) {
@@ -50,25 +47,8 @@ void show(const KnownJob& job, const StatusArguments& arguments) {
   std::fflush(stdout);
 }
 
-}  // namespace
-
-void declare_status_options(CLI::App& app, StatusArguments& arguments) {
-  app.formatter(std::make_shared<StatusFormatter>());
-  app.description("Shows what a job does now, or how it ended.");
-  app.footer(kStatusExamples);
-  app.set_help_flag("-h,--help", "This text");
-  app.add_option("JOB", arguments.job,
-                 "Output folder, job id (or its beginning) under ./cohort-output, or latest");
-  app.add_flag("--json", arguments.json, "As JSON");
-  app.add_flag("--watch", arguments.watch, "Again every second, until the job has ended");
-}
-
-int status_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
-  StatusArguments arguments;
-  CLI::App app("", "status");
-  declare_status_options(app, arguments);
-  if (!parse_words(app, words)) return 0;
-  if (app.count("JOB") == 0)
+int show_status(const StatusArguments& arguments) {
+  if (arguments.job.empty())
     throw InvalidInput("cohort status needs a job", {.advice = "As in: cohort status latest"});
   const auto output = find_job(arguments.job);
   while (true) {
@@ -77,6 +57,22 @@ int status_command(const std::vector<std::string>& words, const std::vector<std:
     if (!arguments.watch || !job.launcher_answers) return 0;
     std::this_thread::sleep_for(kPeriod);
   }
+}
+
+}  // namespace
+
+Command status_command() {
+  auto declare = [](CLI::App& app) -> Action {
+    auto arguments = std::make_shared<StatusArguments>();
+    app.description("Shows what a job does now, or how it ended.");
+    app.footer(kStatusExamples);
+    app.add_option("JOB", arguments->job,
+                   "Output folder, job id (or its beginning) under ./cohort-output, or latest");
+    app.add_flag("--json", arguments->json, "As JSON");
+    app.add_flag("--watch", arguments->watch, "Again every second, until the job has ended");
+    return [arguments](const Words&, const Words&) { return show_status(*arguments); };
+  };
+  return {"status", "show what a job does now, or how it ended", "JOB [options]", declare};
 }
 
 }  // namespace cohort::tools

@@ -1,5 +1,3 @@
-#include "cohort/tools/tune_command.h"
-
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -13,7 +11,7 @@
 #include "cohort/base/files/files.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/collective/world.h"
-#include "cohort/tools/command_line.h"
+#include "cohort/tools/commands.h"
 #include "cohort/tools/own_ranks.h"
 #include "cohort/tools/tune_choice.h"
 #include "cohort/transport/store_rendezvous.h"
@@ -38,6 +36,7 @@ constexpr int kMaxRanks = 64;
 struct TuneArguments {
   int ranks = 4;
   std::string output = "cohort-tuning.json";
+  bool as_rank = false;
 };
 
 // One thing that is decided: algorithms, each forced by a table of its own.
@@ -255,22 +254,25 @@ int start_ranks(const TuneArguments& arguments) {
 
 }  // namespace
 
-int tune_command(const std::vector<std::string>& words, const std::vector<std::string>&) {
-  TuneArguments arguments;
-  bool as_rank = false;
-  CLI::App app("Measures the collective algorithms on this machine and writes which to use.",
-               "tune");
-  app.footer(kTuneExamples);
-  app.add_option("-n,--ranks", arguments.ranks, "Processes")->capture_default_str();
-  app.add_option("--output", arguments.output, "The table to write")
-      ->type_name("FILE")
-      ->capture_default_str();
-  app.add_flag("--as-rank", as_rank)->group("");  // how it starts itself
-  if (!parse_words(app, words)) return 0;
-  if (arguments.ranks < 2 || arguments.ranks > kMaxRanks)
-    throw InvalidInput(fmt::format("-n is {}", arguments.ranks),
-                       {.advice = fmt::format("Give a number from 2 to {}.", kMaxRanks)});
-  return as_rank ? run_rank(arguments) : start_ranks(arguments);
+Command tune_command() {
+  auto declare = [](CLI::App& app) -> Action {
+    auto arguments = std::make_shared<TuneArguments>();
+    app.description("Measures the collective algorithms on this machine and writes which to use.");
+    app.footer(kTuneExamples);
+    app.add_option("-n,--ranks", arguments->ranks, "Processes")->capture_default_str();
+    app.add_option("--output", arguments->output, "The table to write")
+        ->type_name("FILE")
+        ->capture_default_str();
+    app.add_flag("--as-rank", arguments->as_rank)->group("");  // how it starts itself
+    return [arguments](const Words&, const Words&) {
+      if (arguments->ranks < 2 || arguments->ranks > kMaxRanks)
+        throw InvalidInput(
+            fmt::format("-n must be from 2 to {}, got {}", kMaxRanks, arguments->ranks));
+      return arguments->as_rank ? run_rank(*arguments) : start_ranks(*arguments);
+    };
+  };
+  return {"tune", "measure the collective algorithms here and write which to use", "[options]",
+          declare};
 }
 
 }  // namespace cohort::tools

@@ -40,7 +40,7 @@ UniqueFd connect_to_launcher(const std::filesystem::path& path, Deadline deadlin
     if (code == EINTR) continue;
     if (code == ECONNREFUSED) remove_own_socket(path);
     if (code == ECONNREFUSED || code == ENOENT || code == ENOTDIR)
-      throw PeerError(fmt::format("nobody listens at '{}'", path.string()));
+      throw PeerError(fmt::format("no launcher listens at '{}'", path.string()));
     if (code != EAGAIN)
       throw SystemError(fmt::format("cannot connect to '{}'", path.string()), code);
     if (deadline.expired())  // as many wait already as the system lets
@@ -84,7 +84,7 @@ std::string ask_launcher(const std::filesystem::path& socket, std::string_view r
   while (true) {
     if (auto answer = ask_once(socket, request, deadline)) return *answer;
     if (deadline.expired())
-      throw TimeoutError(fmt::format("it turns everybody away at '{}'", socket.string()));
+      throw TimeoutError(fmt::format("it turns all clients away at '{}'", socket.string()));
     ::poll(nullptr, 0, kPauseMs);
   }
 }

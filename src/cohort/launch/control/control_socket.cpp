@@ -86,7 +86,7 @@ void ControlSocket::add(UniqueFd fd) {
 
 void ControlSocket::serve(int fd) {
   Client& client = clients_.at(fd);
-  // Nothing is read while an answer waits: whoever asks without reading fills its own pipe only.
+  // Nothing is read while an answer waits: a client that asks without reading fills its own pipe only.
   if (!(client.output.empty() ? read(client) : write(client)) || !answer(client)) return close(fd);
   loop_.modify(fd, client.output.empty() ? EPOLLIN : EPOLLOUT);
   restart_timer(fd, client);

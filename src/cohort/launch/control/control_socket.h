@@ -18,7 +18,7 @@ namespace cohort::launch {
 // system's folder for temporary files, since a path below the output folder may be too long for a
 // socket; job.json names it.
 //
-// Whoever connects cannot hurt: a line of more than kLongestLine ends the connection, as does
+// A client cannot hurt: a line of more than kLongestLine ends the connection, as does
 // silence for kSilence; more than kMostClients are not let in; answers wait for a slow reader
 // without anybody waiting for them.
 //
@@ -33,7 +33,7 @@ class ControlSocket {
   // Answers one line (both without their end). Must not throw.
   using Handler = std::function<std::string(std::string_view line)>;
 
-  // A new path that nobody else has.
+  // A new path that no other process has.
   static std::filesystem::path new_path();
 
   ControlSocket(std::filesystem::path path, EventLoop& loop, Handler handler);

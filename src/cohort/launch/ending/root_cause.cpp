@@ -70,7 +70,7 @@ const TaskRecord* find_task(const std::vector<TaskRecord>& tasks, const cluster:
   return found == tasks.end() ? nullptr : &*found;
 }
 
-// Whoever `task` lost, whoever that one lost, and so on to one that lost nobody. Nothing when the
+// The task that `task` lost, the one that that lost, and so on to one that lost none. Nothing when the
 // way leads in a circle or to a task that has not ended by itself.
 const TaskRecord* follow_losses(const TaskRecord& task, const std::vector<TaskRecord>& failures,
                                 const std::vector<TaskRecord>& all) {

@@ -9,10 +9,10 @@
 namespace cohort::launch {
 
 // The task that started it all. `failures`, in order of their ends, are the tasks that failed
-// before Cohort asked anybody to stop; not empty. `all` are the attempt's tasks.
+// before Cohort asked a task to stop; not empty. `all` are the attempt's tasks.
 //
 // A task that failed for want of another names that one in its last word (last_word.h): from the
-// earliest such task the way leads to the one that lost nobody, even when that one ended with exit
+// earliest such task the way leads to the one that lost no other, even when that one ended with exit
 // code 0, too early. Else, where a task spoke of an error of its own, the earliest of those that
 // did and those that a signal ended; where none did, the earliest whose last lines do not speak of
 // a lost peer.

@@ -65,6 +65,12 @@ void check_show(const JobOptions& options) {
   }
 }
 
+void require_at_least(int least, int value, const char* option, std::string advice = "") {
+  if (value < least)
+    throw InvalidInput(fmt::format("{} must be at least {}, got {}", option, least, value),
+                       {.advice = std::move(advice)});
+}
+
 void settle_colocated(JobOptions& options) {
   if (options.coordinator)
     throw InvalidInput("--layout colocated and --coordinator exclude each other",
@@ -85,16 +91,12 @@ void check_elastic_limits(const ElasticOptions& elastic) {
     throw InvalidInput(fmt::format("-n {}:{} is no range of workers", elastic.least, elastic.most),
                        {.advice = "Give LEAST:MOST with 1 <= LEAST <= MOST, as in -n 2:8."});
   if (elastic.lease < milliseconds(50) || elastic.lease > std::chrono::hours(1))
-    throw InvalidInput(
-        fmt::format("--lease is {} s", static_cast<double>(elastic.lease.count()) / 1000.0),
-        {.advice = "Give 0.05 to 3600 seconds."});
+    throw InvalidInput(fmt::format("--lease must be from 0.05 to 3600 seconds, got {}",
+                                   static_cast<double>(elastic.lease.count()) / 1000.0));
   if (elastic.timeout < milliseconds(1))
-    throw InvalidInput(fmt::format("--elastic-timeout is {} s",
-                                   static_cast<double>(elastic.timeout.count()) / 1000.0),
-                       {.advice = "Give more than 0 seconds."});
-  if (elastic.task_restarts < 0)
-    throw InvalidInput(fmt::format("--max-restarts is {}", elastic.task_restarts),
-                       {.advice = "Give 0 (never start a worker again) or more."});
+    throw InvalidInput(fmt::format("--elastic-timeout must be more than 0 seconds, got {}",
+                                   static_cast<double>(elastic.timeout.count()) / 1000.0));
+  require_at_least(0, elastic.task_restarts, "--max-restarts", "0 starts no worker again.");
 }
 
 // Workers of an elastic job are all alike and come and go; whatever else takes part does not.
@@ -109,8 +111,7 @@ void settle_elastic(JobOptions& options) {
            "Jobs with parameter servers have their own rules: leave --elastic out.");
   if (options.evaluator) refuse("--evaluator", "Evaluate on the workers, or leave --elastic out.");
   if (options.chief_name != ChiefName::none)
-    refuse("--chief-name",
-           "The chief is whoever is first among the members: leave --chief-name out.");
+    refuse("--chief-name", "The first of the members is the chief: leave --chief-name out.");
   if (options.coordinator)
     refuse("--coordinator", "`cohort run` itself coordinates an elastic job.");
   if (!options.strategy.empty() && options.strategy != "multi_worker_mirrored")
@@ -142,39 +143,23 @@ void settle(JobOptions& options) {
     require_no_nul("--env", value);
   }
   if (options.elastic) settle_elastic(options);
-  if (options.workers < 1)
-    throw InvalidInput(
-        fmt::format("--workers is {}, but a job needs at least one worker", options.workers),
-        {.advice = "Give -n 1 or more."});
-  if (options.ps < 0)
-    throw InvalidInput(fmt::format("--ps is {}", options.ps), {.advice = "Give 0 or more."});
+  require_at_least(1, options.workers, "--workers", "Give -n 1 or more.");
+  require_at_least(0, options.ps, "--ps");
   if (options.grace.count() < 0)
-    throw InvalidInput(fmt::format("--grace is {} s", options.grace.count() / 1000.0),
-                       {.advice = "Give 0 or more seconds."});
-  if (options.keep < 0)
-    throw InvalidInput(fmt::format("--keep is {}", options.keep),
-                       {.advice = "Give how many runs to keep under cohort-output, or 0: all."});
-  if (options.max_restarts < 0)
-    throw InvalidInput(fmt::format("--max-restarts is {}", options.max_restarts),
-                       {.advice = "Give 0 (never restart) or more."});
-  if (options.task_restarts < 0)
-    throw InvalidInput(fmt::format("--task-restarts is {}", options.task_restarts),
-                       {.advice = "Give 0 (never start a task again alone) or more."});
+    throw InvalidInput(fmt::format("--grace must be at least 0 seconds, got {}",
+                                   static_cast<double>(options.grace.count()) / 1000.0));
+  require_at_least(0, options.keep, "--keep", "0 keeps all runs under cohort-output.");
+  require_at_least(0, options.max_restarts, "--max-restarts", "0 restarts nothing.");
+  require_at_least(0, options.task_restarts, "--task-restarts", "0 starts no task again alone.");
   if (options.horovod &&
       (!options.hosts.empty() || (options.elastic && !options.elastic->discovery_script.empty())))
     throw InvalidInput(
         "--horovod and hosts exclude each other: Horovod's key-value store knows no "
         "secret, so it is for tasks of this machine only",
         {.advice = "Run the job on this machine, or start it with horovodrun."});
-  if (options.gpus_per_worker.value_or(0) < 0)
-    throw InvalidInput(fmt::format("--gpus-per-worker is {}", *options.gpus_per_worker),
-                       {.advice = "Give 0 (none) or more."});
-  if (options.threads_per_task.value_or(1) < 1)
-    throw InvalidInput(fmt::format("--threads-per-task is {}", *options.threads_per_task),
-                       {.advice = "Give 1 or more, or leave it out."});
-  if (options.slots_per_host.value_or(1) < 1)
-    throw InvalidInput(fmt::format("--slots-per-host is {}", *options.slots_per_host),
-                       {.advice = "Give 1 or more."});
+  require_at_least(0, options.gpus_per_worker.value_or(0), "--gpus-per-worker", "0: none.");
+  require_at_least(1, options.threads_per_task.value_or(1), "--threads-per-task");
+  require_at_least(1, options.slots_per_host.value_or(1), "--slots-per-host");
   for (Host& host : options.hosts)
     if (!host.slots) host.slots = options.slots_per_host;
   require_slots(options.hosts, options.elastic ? options.elastic->least : options.workers);

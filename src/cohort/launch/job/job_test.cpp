@@ -37,13 +37,13 @@ TEST(Job, ColocatedPutsAServerBesideEachWorkerAndNamesAChief) {
 TEST(Job, WhatCannotWorkIsRefusedWithTheValue) {
   JobOptions options = valid();
   options.workers = 0;
-  EXPECT_THAT(refusal(options), HasSubstr("--workers is 0"));
+  EXPECT_THAT(refusal(options), HasSubstr("--workers must be at least 1, got 0"));
   options = valid();
   options.strategy = "parameter_server";
   EXPECT_THAT(refusal(options), HasSubstr("--ps is 0"));
   options = valid();
   options.grace = std::chrono::milliseconds(-1500);
-  EXPECT_THAT(refusal(options), HasSubstr("-1.5 s"));
+  EXPECT_THAT(refusal(options), HasSubstr("--grace must be at least 0 seconds, got -1.5"));
   options = valid();
   options.command = {};
   EXPECT_THAT(refusal(options), HasSubstr("no program"));

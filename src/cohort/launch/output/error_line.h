@@ -16,7 +16,7 @@ bool is_stack_frame(std::string_view line);
 // come down) may be longer than the lines that are kept, so it looks at every line as it comes.
 //
 // - Python: the exception's line of the last traceback, also of a chain of them.
-// - C++: the type and what() of an exception that nobody caught; glibc's and assert's complaints.
+// - C++: the type and what() of an exception that was not caught; glibc's and assert's complaints.
 // - Sanitizers: the SUMMARY, else the ERROR.
 // - Otherwise the last line that is neither blank nor such noise.
 //

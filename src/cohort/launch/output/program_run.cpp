@@ -81,9 +81,9 @@ void ProgramRun::close(Stream& stream) {
 void ProgramRun::on_exit() {
   siginfo_t info{};
   if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0)
-    return finish("somebody else has taken its exit code");
+    return finish("its exit code was taken by another part of this process");
   if (info.si_pid == 0) return;
-  // Nobody writes any more once its children are gone too; what the pipes hold is little.
+  // No process writes any more once its children are gone too; what the pipes hold is little.
   kill_group(pid_, SIGKILL);
   const std::size_t most = options_.most_bytes;
   for (Stream* stream : {&output_, &error_}) {

@@ -17,7 +17,7 @@ namespace cohort::launch {
 // process group.
 //
 // Confined to the loop's thread, which must be the one that lives longest (process.h). It reaps its
-// process itself: whoever reaps others' children spares pid(). The destructor kills and reaps.
+// process itself: code that reaps others' children spares pid(). The destructor kills and reaps.
 class ProgramRun {
  public:
   struct Options {

@@ -18,21 +18,17 @@ constexpr auto kLiveInterval = std::chrono::milliseconds(100);
 
 std::string printable(std::string_view text) {
   std::string result;
-  result.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    auto byte = static_cast<unsigned char>(text[i]);
-    if (size_t length = report::colour_sequence_length(text.substr(i))) {
-      result += text.substr(i, length);
-      i += length;
-      continue;
+  std::size_t plain = 0;  // where the part that has not been taken begins
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t kept = text[i] == '\t' ? 1 : report::colour_sequence_length(text.substr(i));
+    if (kept > 0) {
+      result += escape_controls(text.substr(plain, i - plain));
+      result += text.substr(i, kept);
+      plain = i + kept;
     }
-    if ((byte < 0x20 && byte != '\t') || byte == 0x7f)
-      result += fmt::format("\\x{:02x}", byte);
-    else
-      result += text[i];
-    ++i;
+    i += std::max<std::size_t>(kept, 1);
   }
-  return result;
+  return result + escape_controls(text.substr(plain));
 }
 
 Screen::Screen(ScreenOptions options) : options_(std::move(options)) {

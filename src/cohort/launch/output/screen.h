@@ -14,7 +14,8 @@
 
 namespace cohort::launch {
 
-// `text` with everything that could disturb a terminal made visible (\x07), colours excepted.
+// `text` with everything that could disturb a terminal made visible (base/text.h), but for colours
+// and tabs.
 std::string printable(std::string_view text);
 
 struct ScreenOptions {

@@ -20,7 +20,7 @@ constexpr int kLowest = 10000;  // below live well-known services
 constexpr int kHighest = 65535;
 constexpr int kFewest = 1000;  // a smaller range is not worth having
 
-// Takes the machine-wide claim on `port`; invalid when somebody holds it.
+// Takes the machine-wide claim on `port`; invalid when another process holds it.
 UniqueFd claim(int port) {
   UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!fd) throw SystemError("cannot reserve a port", errno);
@@ -32,7 +32,7 @@ UniqueFd claim(int port) {
   return fd;
 }
 
-// Nobody listens on the port, on any address of either family.
+// No process listens on the port, on any address of either family.
 bool is_free(int port) {
   auto number = htons(static_cast<uint16_t>(port));
   UniqueFd fd6(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));

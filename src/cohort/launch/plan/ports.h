@@ -19,13 +19,13 @@ PortRange ports_outside(PortRange ephemeral);
 
 // Port numbers that no other job on this machine gets while this object lives.
 //
-// A port is published to a task before the task listens on it, so somebody must keep it free in
+// A port is published to a task before the task listens on it, so the launcher must keep it free in
 // between without occupying it (a program that does not set SO_REUSEADDR must be able to bind).
 // Two measures together do that: numbers come from outside the kernel's ephemeral range where the
 // machine leaves room, so no outgoing connection takes one by chance; and each is claimed by an
 // abstract Unix socket named after this user and it, which the kernel drops with the process,
 // however that ends. Such names are anybody's to take: where every one of them is taken, a port
-// that nobody listens on will do.
+// that no process listens on will do.
 // Confined to one thread. Throws Error when no port is to be had.
 class PortReservation {
  public:

@@ -18,8 +18,8 @@ inline constexpr const char* kJobVariable = "COHORT_JOB";
 // that end_leftovers() finds them whatever they did to their session and environment.
 void adopt_orphans();
 
-// Takes dead adopted children out of the process table. Stops at one of `known`, for which somebody
-// else waits: call it again when that one has been reaped.
+// Takes dead adopted children out of the process table. Stops at one of `known`, for which other
+// code waits: call it again when that one has been reaped.
 void reap_orphans(const std::set<pid_t>& known);
 
 // Kills, again and again until none is left or the deadline is over, the processes that a job left

@@ -31,7 +31,7 @@ struct ElasticRecord {
     std::string time;  // UTC timestamp
     std::uint64_t view = 0;
     std::string reason;
-    // Once it trains: the first step made, and how long nobody had made one.
+    // Once it trains: the first step made, and how long no member had made one.
     struct Cost {
       std::int64_t step = 0;
       double stood_still_ms = 0;

@@ -12,43 +12,18 @@
 #include "cohort/base/files/folder_lock.h"
 #include "cohort/base/files/owned_files.h"
 #include "cohort/launch/ending/root_cause.h"
+#include "cohort/launch/job/job_choices.h"
 
 namespace cohort::launch {
 namespace {
 
 using nlohmann::ordered_json;
 
-const char* name(JobState state) {
-  switch (state) {
-    case JobState::starting:
-      return "starting";
-    case JobState::running:
-      return "running";
-    case JobState::stopping:
-      return "stopping";
-    case JobState::restarting:
-      return "restarting";
-    case JobState::succeeded:
-      return "succeeded";
-    case JobState::failed:
-      return "failed";
-    case JobState::stopped:
-      return "stopped";
-  }
-  return "";
-}
-
-const char* name(SuccessPolicy policy) {
-  switch (policy) {
-    case SuccessPolicy::chief:
-      return "chief";
-    case SuccessPolicy::worker0:
-      return "worker0";
-    case SuccessPolicy::all_workers:
-      return "all-workers";
-  }
-  return "";
-}
+constexpr Choice<JobState> kJobStates[] = {
+    {"starting", JobState::starting},   {"running", JobState::running},
+    {"stopping", JobState::stopping},   {"restarting", JobState::restarting},
+    {"succeeded", JobState::succeeded}, {"failed", JobState::failed},
+    {"stopped", JobState::stopped}};
 
 ordered_json text_or_null(const std::string& text) {
   return text.empty() ? ordered_json() : ordered_json(text);
@@ -146,10 +121,10 @@ ordered_json to_json(const ElasticRecord& elastic) {
 std::string to_json(const JobRecord& record) {
   ordered_json json;
   json["job"] = record.job;
-  json["state"] = name(record.state);
+  json["state"] = word_for(kJobStates, record.state);
   json["command"] = record.command;
   json["strategy"] = text_or_null(record.strategy);
-  json["success_policy"] = name(record.success);
+  json["success_policy"] = word_for(kSuccessPolicies, record.success);
   json["launcher_pid"] = record.launcher_pid;
   json["folder"] = text_or_null(record.folder.string());
   json["control"] = text_or_null(record.control.string());

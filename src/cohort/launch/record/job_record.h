@@ -53,6 +53,8 @@ EarlierJob read_earlier_job(const std::filesystem::path& output);
 class OutputFolder {
  public:
   static constexpr const char* kRecord = "job.json";
+  // The words that the job was asked for with (tools/run_words.h).
+  static constexpr const char* kOptions = "job-options.json";
   static constexpr std::size_t kMostRecordBytes = std::size_t{256} << 20;
 
   // Throws InvalidInput when the folder cannot be made or written, when others may write to it

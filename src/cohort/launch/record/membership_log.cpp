@@ -10,6 +10,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
 #include "cohort/base/log/log.h"
+#include "cohort/launch/job/choice.h"
 
 namespace cohort::launch {
 
@@ -17,51 +18,33 @@ using membership::Coordinator;
 using membership::MembershipEvent;
 using nlohmann::ordered_json;
 
-std::string_view to_string(MembershipEvent::Kind kind) {
-  switch (kind) {
-    case MembershipEvent::Kind::proposed:
-      return "proposed";
-    case MembershipEvent::Kind::installed:
-      return "installed";
-    case MembershipEvent::Kind::resumed:
-      return "resumed";
-    case MembershipEvent::Kind::evicted:
-      return "evicted";
-    case MembershipEvent::Kind::dismissed:
-      return "dismissed";
-    case MembershipEvent::Kind::refused:
-      return "refused";
-    case MembershipEvent::Kind::waiting:
-      return "waiting";
-    case MembershipEvent::Kind::over:
-      return "over";
-    case MembershipEvent::Kind::failed:
-      return "failed";
-  }
-  return "";
-}
+namespace {
 
-std::string_view to_string(Coordinator::Phase phase) {
-  switch (phase) {
-    case Coordinator::Phase::gathering:
-      return "gathering";
-    case Coordinator::Phase::changing:
-      return "changing";
-    case Coordinator::Phase::training:
-      return "training";
-    case Coordinator::Phase::over:
-      return "over";
-    case Coordinator::Phase::failed:
-      return "failed";
-  }
-  return "";
-}
+constexpr Choice<MembershipEvent::Kind> kEventKinds[] = {
+    {"proposed", MembershipEvent::Kind::proposed},
+    {"installed", MembershipEvent::Kind::installed},
+    {"resumed", MembershipEvent::Kind::resumed},
+    {"evicted", MembershipEvent::Kind::evicted},
+    {"dismissed", MembershipEvent::Kind::dismissed},
+    {"refused", MembershipEvent::Kind::refused},
+    {"waiting", MembershipEvent::Kind::waiting},
+    {"over", MembershipEvent::Kind::over},
+    {"failed", MembershipEvent::Kind::failed}};
+constexpr Choice<Coordinator::Phase> kPhases[] = {{"gathering", Coordinator::Phase::gathering},
+                                                  {"changing", Coordinator::Phase::changing},
+                                                  {"training", Coordinator::Phase::training},
+                                                  {"over", Coordinator::Phase::over},
+                                                  {"failed", Coordinator::Phase::failed}};
+
+}  // namespace
+
+std::string_view to_string(Coordinator::Phase phase) { return word_for(kPhases, phase); }
 
 std::string to_json_line(const MembershipEvent& event, const std::string& time, double seconds) {
   ordered_json json;
   json["time"] = time;
   json["seconds"] = seconds;
-  json["event"] = to_string(event.kind);
+  json["event"] = word_for(kEventKinds, event.kind);
   json["view"] = event.view.number;
   json["members"] = ordered_json::array();
   for (const auto& member : event.view.members) json["members"].push_back(member.info.id());

@@ -9,11 +9,10 @@
 
 namespace cohort::launch {
 
-std::string_view to_string(membership::MembershipEvent::Kind kind);
 std::string_view to_string(membership::Coordinator::Phase phase);
 
 // OUTPUT/membership.jsonl: one JSON object a line for each event, appended with one write(), so
-// that whoever reads along or finds the file after a crash sees whole lines. docs/launcher.md lists
+// that a reader sees whole lines, also along the way and after a crash. docs/launcher.md lists
 // the fields. A disk that is full costs lines, not the job: it is warned of once.
 // Confined to one thread. The constructor throws SystemError.
 class MembershipLog {

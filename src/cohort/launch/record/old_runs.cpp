@@ -14,6 +14,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/folder_lock.h"
+#include "cohort/base/files/owned_files.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/launch/record/job_record.h"
 
@@ -22,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr off_t kLongestRecord = 64 << 20;
+constexpr std::size_t kLongestRecord = std::size_t{64} << 20;
 
 struct Run {
   std::string name;
@@ -50,26 +51,15 @@ UniqueFd open_record(int folder, struct stat& info) {
   return file;
 }
 
-std::string read_all(int file, off_t size) {
-  std::string text(static_cast<std::size_t>(size), '\0');
-  std::size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::read(file, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) break;
-    done += static_cast<std::size_t>(count);
-  }
-  text.resize(done);
-  return text;
-}
-
 // True when a launcher wrote it about the job that the folder is named after.
-bool is_record_of(int folder, const std::string& name) {
-  struct stat info {};
-  const UniqueFd file = open_record(folder, info);
-  if (!file || info.st_size > kLongestRecord) return false;
-  const auto json = nlohmann::json::parse(read_all(file.get(), info.st_size), nullptr,
-                                          /*allow_exceptions=*/false);
+bool is_record_of(const fs::path& folder, const std::string& name) {
+  std::string text;
+  try {
+    text = read_own_file(folder / OutputFolder::kRecord, kLongestRecord);
+  } catch (const Error&) {  // it has gone, or is not this user's
+    return false;
+  }
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   const auto has = [&](const char* key, nlohmann::json::value_t type) {
     const auto found = json.find(key);
     return found != json.end() && found->type() == type;
@@ -83,8 +73,8 @@ bool is_record_of(int folder, const std::string& name) {
 // What launcher, session and reports write; the rest is the program's.
 bool is_written_about_a_run(std::string_view name) {
   constexpr std::string_view kNames[] = {
-      ".lock",  "job.json",      "job-options.json", "logs",        "membership.jsonl",
-      "ledger", "ps-stats.json", "metrics.csv",      "tensorboard", "trace"};
+      ".lock",  OutputFolder::kRecord, OutputFolder::kOptions, "logs",        "membership.jsonl",
+      "ledger", "ps-stats.json",       "metrics.csv",          "tensorboard", "trace"};
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
@@ -133,7 +123,7 @@ bool remove_run(const fs::path& parent, int parent_fd, const Run& run) {
   struct stat info {};
   if (!open_record(folder.get(), info) || is_older(run.changed, info.st_mtim) ||
       ::faccessat(folder.get(), kPinned, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
-      !is_record_of(folder.get(), run.name) || holds_results(path))
+      !is_record_of(path, run.name) || holds_results(path))
     return false;
   // The record last: what an interrupted removal leaves is still a run's, and goes the next time.
   std::error_code failed;

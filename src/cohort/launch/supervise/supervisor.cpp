@@ -10,7 +10,6 @@
 #include "cohort/base/log/log.h"
 #include "cohort/launch/control/control_answers.h"
 #include "cohort/launch/ending/root_cause.h"
-#include "cohort/launch/job/job_options_json.h"
 #include "cohort/launch/job/job_words.h"
 #include "cohort/launch/plan/task_environment.h"
 #include "cohort/launch/process/leftovers.h"
@@ -66,8 +65,10 @@ JobState state_after(const JobMachine::Ending& ending) {
 
 }  // namespace
 
-Supervisor::Supervisor(JobOptions options, const cluster::Environment& environment)
+Supervisor::Supervisor(JobOptions options, const cluster::Environment& environment,
+                       std::string words)
     : options_(std::move(options)),
+      words_(std::move(words)),
       environment_(environment),
       identity_(checked_identity(options_, environment)),
       folder_(identity_.output,
@@ -129,7 +130,8 @@ void Supervisor::open_control_socket() {
 int Supervisor::run() {
   started_ = EventLoop::Clock::now();
   record_.started = utc_timestamp();
-  write_options();
+  if (!words_.empty())  // --env may hold secrets
+    writer_.write_other(folder_.path() / OutputFolder::kOptions, words_, 0600);
   if (!can_find_leftovers())
     log::warning(
         "/proc cannot be read: processes that leave their task's process group, such as "
@@ -284,14 +286,6 @@ std::string Supervisor::describe(bool live) {
   JobRecord record = record_;
   policy_->describe(record, /*live=*/true);
   return to_json(record);
-}
-
-void Supervisor::write_options() {
-  JobOptions options = options_;
-  options.output = folder_.path();
-  options.resume = false;
-  // --env may hold secrets
-  writer_.write_other(folder_.path() / kJobOptionsFile, to_json(options), 0600);
 }
 
 int Supervisor::conclude(const JobMachine::Ending& ending) {

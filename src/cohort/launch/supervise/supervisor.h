@@ -25,8 +25,9 @@ namespace cohort::launch {
 // over signals for as long as it lives (launcher_signals.h).
 class Supervisor {
  public:
-  // `options` are settled. Throws InvalidInput before anything has been started.
-  Supervisor(JobOptions options, const cluster::Environment& environment);
+  // `options` are settled; OUTPUT/job-options.json is to hold `words`, with which they were asked
+  // for ("": there is no such file). Throws InvalidInput before anything has been started.
+  Supervisor(JobOptions options, const cluster::Environment& environment, std::string words);
   ~Supervisor();
 
   // Returns the exit code for the launcher: 0, the first failing task's (128 + signal), or
@@ -49,11 +50,11 @@ class Supervisor {
   bool look_around();
 
   std::string describe(bool live);
-  void write_options();
   int conclude(const JobMachine::Ending& ending);
   void clean_up_old_runs() const;
 
   JobOptions options_;
+  const std::string words_;
   cluster::Environment environment_;
   JobIdentity identity_;
   OutputFolder folder_;

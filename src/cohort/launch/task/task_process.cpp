@@ -207,6 +207,10 @@ void TaskProcess::write_log(std::string_view bytes) {
 TaskProcess::Change TaskProcess::check() {
   if (!alive()) return Change::none;
   auto pid = static_cast<id_t>(record_.pid);
+  siginfo_t news{};  // of most tasks there are none: one call for each of thousands is enough
+  if (::waitid(P_PID, pid, &news, WEXITED | WSTOPPED | WCONTINUED | WNOHANG | WNOWAIT) != 0 ||
+      news.si_pid == 0)
+    return Change::none;
   if (auto exit = peek_exit()) {
     out_of_sight_ = may_still_run();
     finish(*exit);
