@@ -27,7 +27,6 @@ struct Sink {
   std::function<void()> before_line;
 
   std::mutex queue_mutex;  // guards what follows; taken after `mutex`, and never held for long
-  std::string name = "cohort";
   std::deque<std::string> kept;
   std::uint64_t dropped = 0;
   bool has_writer = false;  // a thread waits for room
@@ -91,9 +90,9 @@ std::string take_kept(Sink& sink) {
     line = std::move(sink.kept.front());
     sink.kept.pop_front();
   } else if (const auto count = std::exchange(sink.dropped, 0); count > 0) {
-    line = fmt::format("{}: warning: {} of the log {} dropped, since standard error was not read\n",
-                       sink.name, count == 1 ? "1 line" : fmt::format("{} lines", count),
-                       count == 1 ? "was" : "were");
+    line = fmt::format(
+        "cohort: warning: {} of the log {} dropped, since standard error was not read\n",
+        count == 1 ? "1 line" : fmt::format("{} lines", count), count == 1 ? "was" : "were");
   }
   return line;
 }
@@ -167,7 +166,7 @@ void write_line(Sink& sink, Level level, std::string_view text, bool wait) {
   std::string line;
   {
     std::lock_guard lock(sink.queue_mutex);
-    line = fmt::format("{}: {}{}\n", sink.name, label(level), text);
+    line = fmt::format("cohort: {}{}\n", label(level), text);
   }
   if (!wait) return keep(sink, std::move(line));
   std::lock_guard lock(sink.mutex);
@@ -189,12 +188,6 @@ std::optional<Level> parse_level(std::string_view text) {
   return std::nullopt;
 }
 
-void set_name(std::string name) {
-  std::lock_guard lock(sink().queue_mutex);
-  sink().name = std::move(name);
-}
-
-void set_level(Level level) { sink().level = level; }
 Level level() { return sink().level; }
 
 void write(Level level, std::string_view text) {

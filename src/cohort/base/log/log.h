@@ -23,9 +23,6 @@ enum class Level { debug, info, warning, error, off };
 // The level of that name; nothing when there is none.
 std::optional<Level> parse_level(std::string_view text);
 
-// Who speaks: replaces "cohort" in front of each line, e.g. by "worker/0".
-void set_name(std::string name);
-void set_level(Level level);
 Level level();
 void write(Level level, std::string_view text);
 void write_without_waiting(Level level, std::string_view text);
