@@ -26,7 +26,7 @@ demo: setup ## build what it needs, then train a small network on Fashion-MNIST 
 	scripts/demo
 
 test: build ## build, then run every test but the frameworks' and the slow ones; times in build/junit/
-	@tests/run-ctest release -j $(JOBS) --progress
+	@JOBS=$(JOBS) tests/run-ctest release --progress
 
 test-frameworks: build ## run TensorFlow and PyTorch programs; installs both into .venv-frameworks
 	@tests/frameworks/run

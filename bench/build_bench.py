@@ -7,7 +7,7 @@ Processor seconds, not time: they hardly depend on the number of cores, and less
 else the machine does.
   demo   configure, then what `make demo` builds
   touch  the same again after touching one LibTorch source, one after the other of TOUCHED: seconds
-         of waiting, the longest
+         of waiting, the longest; and processor seconds after touching COMMON, which nearly all include
   all    everything that `make build` builds, from cold, that of the demo included; not with --quick
 """
 
@@ -27,6 +27,7 @@ DEMO = "demo_programs"
 # LibTorch sources that a person may change; each belongs to another batch.
 TOUCHED = ["src/cohort/parallel/gradients/gradient_sync.cpp", "src/cohort/parallel/tensors/ops.cpp",
            "src/cohort/train/checkpoint/checkpoint.cpp", "src/cohort/train/trainer.cpp"]
+COMMON = "src/cohort/base/error.h"
 
 
 def run(*command):
@@ -83,6 +84,9 @@ def measure(tree, quick, targets):
         report(targets, f"touched {source}", *wait)
         waits.append(wait[0])
     targets.expect("build_touch_one_s", max(waits), "<=", 30)
+    wait = tree.rebuild_after_touching(COMMON)
+    report(targets, f"touched {COMMON}", *wait)
+    targets.expect("build_touch_common_cpu_s", wait[1], "<=", 480)
     if not quick:
         rest = tree.build()
         report(targets, "all", seconds + rest[0], cpu + rest[1])
@@ -98,6 +102,9 @@ def main():
     if subprocess.run([ROOT / "scripts/find-torch"], stdout=subprocess.DEVNULL).returncode != 0:
         sys.exit("build_bench: there is no LibTorch here, and the figures are those of a build with it. "
                  "Run scripts/setup.")
+    for source in [*TOUCHED, COMMON]:
+        if not (ROOT / source).exists():
+            sys.exit(f"build_bench: {source} is not there; name another file in TOUCHED or COMMON.")
     targets = Targets("build")
     if arguments.folder:
         if arguments.folder.exists() and any(arguments.folder.iterdir()):

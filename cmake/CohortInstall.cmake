@@ -6,10 +6,18 @@ include(CMakePackageConfigHelpers)
 get_property(_modules GLOBAL PROPERTY COHORT_MODULES)
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/Cohort")
 
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/src/cohort" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.h" PATTERN tools EXCLUDE PATTERN "*_test.h" EXCLUDE)
-install(DIRECTORY "${PROJECT_BINARY_DIR}/generated/" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        OPTIONAL FILES_MATCHING PATTERN "*.h")
+# Public headers and what they include; found when installing, as includes change without a configure.
+file(STRINGS "${PROJECT_SOURCE_DIR}/cmake/public_headers.txt" _public_headers REGEX "^cohort/")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/public_headers.txt")
+if(NOT COHORT_HAVE_TORCH)
+  list(FILTER _public_headers EXCLUDE REGEX " torch$")
+endif()
+list(TRANSFORM _public_headers REPLACE " torch$" "")
+install(CODE "
+  set(COHORT_PUBLIC_HEADERS \"${_public_headers}\")
+  set(COHORT_HEADER_FOLDERS \"${PROJECT_SOURCE_DIR}/src;${PROJECT_BINARY_DIR}/generated\")
+  set(COHORT_HEADER_DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}\")")
+install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/install_headers.cmake")
 foreach(_program cohort cohort-torch-probe)
   if(TARGET ${_program})
     install(TARGETS ${_program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")

@@ -11,6 +11,6 @@ endif()
 
 function(cohort_python_test name label)
   add_test(NAME ${name} COMMAND "${COHORT_TEST_PYTHON}" ${ARGN})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300 PROCESSORS 2 SKIP_RETURN_CODE 77
     ENVIRONMENT "COHORT_BIN_DIR=${PROJECT_BINARY_DIR}/bin;PYTHONPATH=${PROJECT_SOURCE_DIR}/tests;PYTHONDONTWRITEBYTECODE=1")
 endfunction()

@@ -1,9 +1,8 @@
 # cohort_find_torch([VERSION V] [FOLDERS ...] [PYTHONS ...]): LibTorch, as the imported target Cohort::torch.
 #
 # Looked for in this order: Torch_DIR; the folders of CMAKE_PREFIX_PATH; FOLDERS; the torch packages of
-# PYTHONS; /usr/local and /usr (Debian's libtorch-dev). VERSION: only that release will do (static
-# libraries that were compiled with one do not go with another). A Torch_DIR that does not fit is an
-# answer, not a hint: nothing else is tried then.
+# PYTHONS. 2.0 or newer; VERSION: only that release will do (static libraries that were compiled with one
+# do not go with another). A Torch_DIR that does not fit is an answer, not a hint: nothing else is tried then.
 #
 # Sets COHORT_HAVE_TORCH; where it is TRUE also COHORT_TORCH_VERSION (2.13.0), COHORT_TORCH_FOLDER and
 # COHORT_TORCH_LIBRARY_DIR; where it is FALSE, COHORT_TORCH_PROBLEM: what was looked at, as lines.
@@ -11,7 +10,7 @@
 # LibTorch's own CMake package is not used: that of a CUDA build stops the configure on a machine that
 # has no CUDA toolkit, and Cohort needs none. Installed beside CohortConfig.cmake.
 
-# Sets _version of the LibTorch in FOLDER (a torch package, an unpacked libtorch archive, or /usr) and
+# Sets _version of the LibTorch in FOLDER (a torch package or an unpacked libtorch archive) and
 # _libraries, its folder of libraries; or _problem, empty where there is no LibTorch at all.
 function(_cohort_look_at_torch folder)
   set(version "")
@@ -29,11 +28,9 @@ function(_cohort_look_at_torch folder)
         endif()
       endif()
     endforeach()
-    foreach(place lib lib64 "lib/${CMAKE_LIBRARY_ARCHITECTURE}")
-      if(EXISTS "${folder}/${place}/libtorch.so")
-        set(libraries "${folder}/${place}")
-      endif()
-    endforeach()
+    if(EXISTS "${folder}/lib/libtorch.so")
+      set(libraries "${folder}/lib")
+    endif()
     set(config "${folder}/share/cmake/Torch/TorchConfig.cmake")
     set(old_abi "")
     if(EXISTS "${config}")
@@ -41,8 +38,8 @@ function(_cohort_look_at_torch folder)
     endif()
     if(NOT version)
       set(problem "has a LibTorch of unknown version")
-    elseif(version VERSION_LESS 1.13)
-      set(problem "has LibTorch ${version}, older than 1.13")
+    elseif(version VERSION_LESS 2.0)
+      set(problem "has LibTorch ${version}, older than 2.0")
     elseif(NOT libraries)
       set(problem "has the headers of LibTorch ${version}, but no lib/libtorch.so")
     elseif(old_abi)
@@ -55,12 +52,10 @@ function(_cohort_look_at_torch folder)
 endfunction()
 
 function(_cohort_add_torch folder libraries)
-  set(includes "${folder}/include" "${folder}/include/torch/csrc/api/include")
-  # Naming /usr/include as a system folder would hide the compiler's own headers.
-  list(REMOVE_ITEM includes /usr/include)
   # Imported, as LibTorch is no part of what Cohort installs.
   add_library(Cohort::torch INTERFACE IMPORTED GLOBAL)
-  target_include_directories(Cohort::torch SYSTEM INTERFACE ${includes})
+  target_include_directories(Cohort::torch SYSTEM INTERFACE
+    "${folder}/include" "${folder}/include/torch/csrc/api/include")
   # A torch package brings the headers of a fmt of its own, without the library, and they come first.
   target_compile_definitions(Cohort::torch INTERFACE FMT_HEADER_ONLY)
   target_link_directories(Cohort::torch INTERFACE "${libraries}")
@@ -90,15 +85,13 @@ function(cohort_find_torch)
   endforeach()
   list(APPEND folders ${ARG_FOLDERS})
   set(pythons ${ARG_PYTHONS})
-  set(last_folders /usr/local /usr)
   if(Torch_DIR)
-    # TORCH/share/cmake/Torch; /usr/lib/ARCHITECTURE/cmake/Torch; or TORCH itself.
-    set(folders "${Torch_DIR}/../../.." "${Torch_DIR}/../../../.." "${Torch_DIR}")
+    # TORCH/share/cmake/Torch, or TORCH itself.
+    set(folders "${Torch_DIR}/../../.." "${Torch_DIR}")
     set(pythons "")
-    set(last_folders "")
   endif()
 
-  foreach(candidate IN LISTS folders pythons last_folders)
+  foreach(candidate IN LISTS folders pythons)
     set(folder "${candidate}")
     if(candidate IN_LIST pythons)
       execute_process(COMMAND "${candidate}" "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/find_torch.py"

@@ -19,6 +19,13 @@ else()
   endif()
 endif()
 
+# Programs that train: examples, and what process tests and benchmarks start. Under sanitizers the unit
+# tests of the LibTorch modules are built, these are not.
+set(COHORT_TORCH_PROGRAMS ${COHORT_HAVE_TORCH})
+if(COHORT_SANITIZE)
+  set(COHORT_TORCH_PROGRAMS FALSE)
+endif()
+
 function(cohort_torch_target target)
   target_link_libraries(${target} PRIVATE Cohort::torch)
   # One header for programs and libraries: CMake would compile programs with -fPIE, which does not go
@@ -29,7 +36,13 @@ function(cohort_torch_target target)
     BUILD_RPATH "${COHORT_TORCH_LIBRARY_DIR}" INSTALL_RPATH "${COHORT_TORCH_LIBRARY_DIR}")
   # Smaller batches than elsewhere: batches of up to 12 units of train take about 30 s, which is what a
   # person waits for after a change. A batch more costs 7 s: what the header leaves to each of them.
-  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 8)
+  # Sanitized trees are built as a whole and run little of this: larger ones, at -O0, cost less there.
+  set(_batch 8)
+  if(COHORT_SANITIZE)
+    set(_batch 16)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${_batch})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Collecting garbage walks through all of the header's 700 MB and finds little: a seventh of the time.
     target_compile_options(${target} PRIVATE --param=ggc-min-heapsize=1500000)

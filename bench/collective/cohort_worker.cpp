@@ -23,7 +23,7 @@ double cpu_seconds() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// Everybody waits two seconds for rank 0 in a barrier.
+// All ranks wait two seconds for rank 0 in a barrier.
 void measure_idle(collective::Group& group) {
   group.barrier();
   const double before = cpu_seconds();

@@ -25,7 +25,7 @@ __attribute__((target_clones("avx512f", "avx2", "default"), noinline)) void add(
   for (std::size_t i = 0; i < n; ++i) a[i] = b[i] = a[i] + b[i];
 }
 
-// A meeting of two that spins: both have a core here.
+// A barrier of two that spins: both have a core here.
 void meet(std::atomic<int>& arrivals, int round) {
   arrivals.fetch_add(1);
   while (arrivals.load() < 2 * round) __builtin_ia32_pause();

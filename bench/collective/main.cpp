@@ -199,7 +199,7 @@ void expect(const Results& results, bench::Targets& targets) {
                    ">=", 0.8);
   }
   const auto versus = [&](const std::map<int, Rounds>& system, const std::string& name, double big,
-                          double own, double crowded, double latency) {
+                          double own, double oversubscribed, double latency) {
     if (system.empty()) return;
     const auto& theirs = system.at(2);
     for (const std::size_t bytes : {kMB, 64 * kMB})
@@ -212,7 +212,7 @@ void expect(const Results& results, bench::Targets& targets) {
     targets.expect(
         "shm_4_ranks_on_2_cores_64mb_vs_" + name,
         system.at(4).median("f32", 64 * kMB, "own") / four.median("f32", 64 * kMB, "group"),
-        ">=", crowded);
+        ">=", oversubscribed);
     targets.expect("shm_2_ranks_1kb_time_vs_" + name,
                    two.median("f32", 1024, "own") / theirs.median("f32", 1024, "own"),
                    "<=", latency);

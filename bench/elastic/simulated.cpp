@@ -42,9 +42,9 @@ struct Cost {
 };
 
 // One of the members: a real one, or a stand-in.
-struct Place {
+struct SimulatedMember {
   std::string id;
-  std::unique_ptr<Member> member;
+  std::unique_ptr<Member> real;  // nullptr: a stand-in
   std::uint64_t view = 0;
   std::uint64_t beats = 0;
   bool dead = false;
@@ -52,21 +52,21 @@ struct Place {
   Time tick_at{-1};
 };
 
-class Crowd {
+class ManyMembers {
  public:
-  explicit Crowd(int members) : random_(1), coordinator_(options(members)) {
+  explicit ManyMembers(int members) : random_(1), coordinator_(options(members)) {
     for (int i = 0; i < members; ++i) {
       MemberInfo info{fmt::format("worker/{}", i), 0, 0, fmt::format("host-{}", i / 8), 1000 + i};
-      Place place;
-      place.id = info.id();
-      if (i < kRealMembers) place.member = std::make_unique<Member>(info);
+      SimulatedMember member;
+      member.id = info.id();
+      if (i < kRealMembers) member.real = std::make_unique<Member>(info);
       infos_.push_back(std::move(info));
-      places_.push_back(std::move(place));
+      members_.push_back(std::move(member));
     }
   }
 
   void start() {
-    for (std::size_t i = 0; i < places_.size(); ++i)
+    for (std::size_t i = 0; i < members_.size(); ++i)
       clock_.at(random_.between(Time(0), Time(milliseconds(400))), [this, i] { ready(i); });
     run_until_installed(1);
   }
@@ -77,10 +77,10 @@ class Crowd {
     }
   }
 
-  // Until everybody alive has the new view; the virtual time it took.
+  // Until all that live have the new view; the virtual time it took.
   Time lose(std::size_t victim) {
     const Time start = clock_.now();
-    places_[victim].dead = true;
+    members_[victim].dead = true;
     charge([&] {
       coordinator_.lost(clock_.now(), infos_[victim].task, 0, "was killed by signal 9 (SIGKILL)");
     });
@@ -99,40 +99,41 @@ class Crowd {
   }
 
   void ready(std::size_t i) {
-    Place& place = places_[i];
-    if (place.member) {
-      place.member->ready(clock_.now(), "{}");
+    SimulatedMember& member = members_[i];
+    if (member.real) {
+      member.real->ready(clock_.now(), "{}");
       return flush(i);
     }
-    send(i, {.kind = MessageKind::ready, .member = place.id, .text = "{}", .info = infos_[i]});
+    send(i, {.kind = MessageKind::ready, .member = member.id, .text = "{}", .info = infos_[i]});
     beat(i);
   }
 
   void beat(std::size_t i) {
-    Place& place = places_[i];
-    if (place.dead) return;
-    if (place.member) {
-      place.member->tick(clock_.now());
+    SimulatedMember& member = members_[i];
+    if (member.dead) return;
+    if (member.real) {
+      member.real->tick(clock_.now());
       return flush(i);
     }
-    send(i, {.kind = MessageKind::beat, .member = place.id, .number = ++place.beats, .stage = 100});
+    send(i,
+         {.kind = MessageKind::beat, .member = member.id, .number = ++member.beats, .stage = 100});
     clock_.after(kLease / 4, [this, i] { beat(i); });
   }
 
   void flush(std::size_t i) {
-    Place& place = places_[i];
-    for (const Message& message : place.member->take_messages()) send(i, message);
-    const auto next = place.member->next_tick();
-    if (!next || place.tick_at > clock_.now()) return;
-    place.tick_at = *next;
+    SimulatedMember& member = members_[i];
+    for (const Message& message : member.real->take_messages()) send(i, message);
+    const auto next = member.real->next_tick();
+    if (!next || member.tick_at > clock_.now()) return;
+    member.tick_at = *next;
     clock_.at(*next, [this, i] { beat(i); });
   }
 
   void send(std::size_t i, const Message& message) {
-    Place& place = places_[i];
-    place.last_from =
-        std::max(place.last_from, clock_.now() + random_.between(kLeastDelay, kMostDelay));
-    clock_.at(place.last_from, [this, bytes = encode(message)] {
+    SimulatedMember& member = members_[i];
+    member.last_from =
+        std::max(member.last_from, clock_.now() + random_.between(kLeastDelay, kMostDelay));
+    clock_.at(member.last_from, [this, bytes = encode(message)] {
       ++cost_.messages_in;
       cost_.bytes_in += bytes.size();
       charge([&] { coordinator_.handle(clock_.now(), decode_message(bytes)); });
@@ -169,34 +170,35 @@ class Crowd {
   void deliver(Coordinator::Outgoing outgoing) {
     const auto i =
         static_cast<std::size_t>(std::stoi(outgoing.member.substr(outgoing.member.find('/') + 1)));
-    Place& place = places_[i];
-    place.last_to =
-        std::max(place.last_to, clock_.now() + random_.between(kLeastDelay, kMostDelay));
-    clock_.at(place.last_to, [this, i, message = std::move(outgoing.message)] { get(i, message); });
+    SimulatedMember& member = members_[i];
+    member.last_to =
+        std::max(member.last_to, clock_.now() + random_.between(kLeastDelay, kMostDelay));
+    clock_.at(member.last_to,
+              [this, i, message = std::move(outgoing.message)] { get(i, message); });
   }
 
   void get(std::size_t i, const Message& message) {
-    Place& place = places_[i];
-    if (place.dead) return;
-    if (place.member) {
-      place.member->handle(clock_.now(), message);
-      if (message.kind == MessageKind::propose) place.member->report(clock_.now(), 100);
-      if (message.kind == MessageKind::install && place.member->view().number == message.number)
-        arrive(place, message.number);
+    SimulatedMember& member = members_[i];
+    if (member.dead) return;
+    if (member.real) {
+      member.real->handle(clock_.now(), message);
+      if (message.kind == MessageKind::propose) member.real->report(clock_.now(), 100);
+      if (message.kind == MessageKind::install && member.real->view().number == message.number)
+        arrive(member, message.number);
       return flush(i);
     }
     if (message.kind == MessageKind::propose)
       send(i, {.kind = MessageKind::report,
-               .member = place.id,
+               .member = member.id,
                .number = message.number,
-               .base = place.view,
-               .stage = place.view == 0 ? kNoState : 100});
-    if (message.kind == MessageKind::install) arrive(place, message.number);
+               .base = member.view,
+               .stage = member.view == 0 ? kNoState : 100});
+    if (message.kind == MessageKind::install) arrive(member, message.number);
   }
 
-  void arrive(Place& place, std::uint64_t view) {
-    if (place.view == view) return;
-    place.view = view;
+  void arrive(SimulatedMember& member, std::uint64_t view) {
+    if (member.view == view) return;
+    member.view = view;
     ++arrived_;
   }
 
@@ -216,7 +218,7 @@ class Crowd {
   VirtualClock clock_;
   Coordinator coordinator_;
   std::vector<MemberInfo> infos_;
-  std::vector<Place> places_;
+  std::vector<SimulatedMember> members_;
   std::size_t arrived_ = 0;
   Cost cost_;
 };
@@ -231,13 +233,13 @@ int main() {
   fmt::print("{:>8} {:>14} {:>14} {:>10} {:>10} {:>12} {:>14}\n", "members", "change [ms]",
              "its CPU [ms]", "messages", "KB", "beats CPU", "first view CPU");
   for (const int members : {10, 100, 1000, 10'000}) {
-    Crowd crowd(members);
-    crowd.start();
-    const Cost first = crowd.take_cost();
-    crowd.idle(seconds(1));
-    const Cost beats = crowd.take_cost();
-    const Time change = crowd.lose(static_cast<std::size_t>(members) / 2);
-    const Cost cost = crowd.take_cost();
+    ManyMembers simulated(members);
+    simulated.start();
+    const Cost first = simulated.take_cost();
+    simulated.idle(seconds(1));
+    const Cost beats = simulated.take_cost();
+    const Time change = simulated.lose(static_cast<std::size_t>(members) / 2);
+    const Cost cost = simulated.take_cost();
     const double change_ms = static_cast<double>(change.count()) / 1e6;
     fmt::print("{:>8} {:>14.2f} {:>14.2f} {:>10} {:>10} {:>11.2f}% {:>11.1f} ms\n", members,
                change_ms, cost.cpu_s * 1e3, cost.messages_in + cost.messages_out,

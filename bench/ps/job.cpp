@@ -8,7 +8,7 @@
 
 #include "cohort/base/net/socket.h"
 #include "cohort/base/process/limits.h"
-#include "cohort/ps/server.h"
+#include "cohort/ps/server/server.h"
 
 namespace cohort::bench {
 

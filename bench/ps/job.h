@@ -10,7 +10,7 @@
 
 #include "bench/processes.h"
 #include "cohort/base/crypto/secret.h"
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 #include "cohort/ps/model/policy.h"
 
 namespace cohort::bench {

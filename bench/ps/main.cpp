@@ -1,7 +1,7 @@
 // How fast are the parameter servers on this machine, and what does it depend on? Servers and
 // workers are real processes; what is computed is checked, element by element, against what must
 // come out.
-// usage: ps_bench [--rounds N] [--quick] [--only steps|latency|durability|crowd|growth]...
+// usage: ps_bench [--rounds N] [--quick] [--only steps|latency|durability|many_workers|growth]...
 #include <algorithm>
 #include <cstdlib>
 #include <set>
@@ -20,7 +20,7 @@ struct Section {
 const Section kSections[] = {{"steps", bench::measure_steps},
                              {"latency", bench::measure_latency},
                              {"durability", bench::measure_durability},
-                             {"crowd", bench::measure_crowd},
+                             {"many_workers", bench::measure_many_workers},
                              {"growth", bench::measure_growth}};
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 #include "cohort/ps/model/model_spec.h"
 
 // A model whose every value after any number of steps is known in closed form: all quantities are

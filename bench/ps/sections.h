@@ -28,7 +28,7 @@ void measure_latency(const Size& size, Targets& targets);
 // What does durability cost?
 void measure_durability(const Size& size, Targets& targets);
 // Are 64 workers of one server served alike?
-void measure_crowd(const Size& size, Targets& targets);
+void measure_many_workers(const Size& size, Targets& targets);
 // How does a server's time for a push grow with its bytes, and with workers that do nothing?
 void measure_growth(const Size& size, Targets& targets);
 

@@ -82,7 +82,7 @@ cohort::Batch make_data(int64_t samples, const std::vector<int64_t>& shape, int6
 
 // Without buffers: in a loop of one's own each worker keeps its batch-norm statistics.
 std::string fingerprint_of_parameters(const torch::nn::Module& module) {
-  cohort::train::NamedTensors parameters;
+  cohort::train::TensorMap parameters;
   for (const auto& item : module.named_parameters()) parameters[item.key()] = item.value().detach();
   return cohort::fingerprint(parameters);
 }

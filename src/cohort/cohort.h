@@ -16,7 +16,7 @@
 #include "cohort/parallel/tensors/broadcast_state.h"
 #include "cohort/parallel/tensors/ops.h"
 #include "cohort/parallel/tensors/random_scope.h"
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 #include "cohort/train/callbacks/early_stopping.h"
 #include "cohort/train/callbacks/horovod.h"
 #include "cohort/train/callbacks/learning_rate_schedules.h"
@@ -38,8 +38,8 @@
 #include "cohort/train/data/transforms.h"
 #include "cohort/train/elastic/run.h"
 #include "cohort/train/elastic/state.h"
-#include "cohort/train/losses.h"
-#include "cohort/train/precision.h"
+#include "cohort/train/model/losses.h"
+#include "cohort/train/model/precision.h"
 #include "cohort/train/trainer.h"
 
 namespace cohort {
@@ -73,6 +73,7 @@ using train::accuracy;
 using train::Batch;
 using train::BroadcastGlobalVariables;
 using train::Callback;
+using train::CallbackOrder;
 using train::cifar10;
 using train::CosineDecay;
 using train::cross_entropy;

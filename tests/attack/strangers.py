@@ -8,6 +8,7 @@ than before, and its processor time a step as a multiple of that before. Speeds 
 nothing else to do; the processor time of a worker or a server does on any. COHORT_BIN_DIR names the programs."""
 
 import argparse
+import contextlib
 import os
 import pathlib
 import select
@@ -118,7 +119,7 @@ def cpu_of(pid):
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(job, speed_of, port, victim, seconds, count):
+def measure(speed_of, port, victim, seconds, count):
     """(speed without, speed with, growth of the victim, cores that it used without, with, connections made)"""
     speed_of(2)
     cpu, begin = cpu_of(victim), time.monotonic()
@@ -134,7 +135,6 @@ def measure(job, speed_of, port, victim, seconds, count):
         growth = memory_of(victim) - memory
     finally:
         crowd.end()
-    job.end()
     return before, beside, growth, alone, crowded, crowd.made
 
 
@@ -159,27 +159,30 @@ def acknowledgements(folder):
     return speed_of
 
 
-def at_all_reduce(where, seconds, count):
+@contextlib.contextmanager
+def attacked_job(where, wrap=()):
+    """A job that trains: (job, its speed, the port of `where`, the process behind it). `wrap`: words before the program."""
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(folder, "-n", 2, "--horovod", "--", RANK, "apart", 3600)
-        wait_for(lambda: job.text.read_text().count("ready") == 2)
-        worker = job.tasks()["worker/0"]
-        environment = environment_of(worker)
-        port = {"store": int(environment["COHORT_STORE"].rsplit(":", 1)[1]),
-                "rendezvous": int(environment["HOROVOD_GLOO_RENDEZVOUS_PORT"])}.get(where) or listening_port(worker)  # fmt: skip
-        victim = worker if where == "worker" else job.process.pid
-        return measure(job, rates(job), port, victim, seconds, count)
-
-
-def at_server(seconds, count):
-    with tempfile.TemporaryDirectory() as folder:
-        acks = pathlib.Path(folder) / "acks"
-        acks.mkdir()
-        job = Job(folder, "-n", 2, "--ps", 1, "--", SERVED, "--tcp", "--pause", 2, "--steps", 10_000_000,
-                  "--acks", acks)  # fmt: skip
-        wait_for(lambda: (acks / "worker-0").exists())
-        server = job.tasks()["ps/0"]
-        return measure(job, acknowledgements(acks), listening_port(server), server, seconds, count)
+        if where == "server":
+            acks = pathlib.Path(folder) / "acks"
+            acks.mkdir()
+            job = Job(folder, "-n", 2, "--ps", 1, "--", *wrap, SERVED, "--tcp", "--pause", 2, "--steps", 10_000_000,
+                      "--acks", acks)  # fmt: skip
+            wait_for(lambda: (acks / "worker-0").exists())
+            victim = job.tasks()["ps/0"]
+            speed_of, port = acknowledgements(acks), listening_port(victim)
+        else:
+            job = Job(folder, "-n", 2, "--horovod", "--", *wrap, RANK, "apart", 3600)
+            wait_for(lambda: job.text.read_text().count("ready") == 2)
+            worker = job.tasks()["worker/0"]
+            environment = environment_of(worker)
+            port = {"store": int(environment["COHORT_STORE"].rsplit(":", 1)[1]),
+                    "rendezvous": int(environment["HOROVOD_GLOO_RENDEZVOUS_PORT"])}.get(where) or listening_port(worker)  # fmt: skip
+            speed_of, victim = rates(job), worker if where == "worker" else job.process.pid
+        try:
+            yield job, speed_of, port, victim
+        finally:
+            job.end()
 
 
 def main():
@@ -191,10 +194,8 @@ def main():
         raise SystemExit("strangers.py: the limit of open files is too low (ulimit -n)")
     print(f"{'at':12} {'alone':>9} {'beside':>9} {'ratio':>6} {'growth MB':>10} {'cores':>6} {'cost':>5} {'connections':>12}")
     for where in ("store", "worker", "server", "rendezvous"):
-        if where == "server":
-            figures = at_server(options.seconds, options.count)
-        else:
-            figures = at_all_reduce(where, options.seconds, options.count)
+        with attacked_job(where) as (_, speed_of, port, victim):
+            figures = measure(speed_of, port, victim, options.seconds, options.count)
         before, beside, growth, alone, crowded, made = figures
         cost = f"{crowded / beside / (alone / before):5.2f}" if where in ("worker", "server") else "    -"
         print(f"{where:12} {before:9.1f} {beside:9.1f} {beside / before:6.3f} {growth / 1e6:10.1f} {crowded - alone:6.2f} {cost} "

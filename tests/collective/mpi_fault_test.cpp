@@ -42,7 +42,7 @@ TEST(MpiFault, ARankThatDoesNotComeIsNamedAtTheDeadline) {
       [](Group& group) { message_of<TimeoutError>([&] { group.barrier(); }); });
 }
 
-TEST(MpiFault, ASubgroupThatSomebodyDoesNotComeToEndsAtItsDeadline) {
+TEST(MpiFault, ASubgroupThatAMemberDoesNotJoinEndsAtItsDeadline) {
   without_rank_1(
       [](Group& group) {
         const auto start = Deadline::Clock::now();

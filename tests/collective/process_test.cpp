@@ -81,7 +81,7 @@ TEST_P(KilledRank, IsNamedByAllOthersWithin100Ms) {
   std::sort(detection_ms.begin(), detection_ms.end());
   const double median = detection_ms[detection_ms.size() / 2];
   std::printf("detection: median %.1f ms, worst %.1f ms\n", median, detection_ms.back());
-  // Sanitizers and crowded machines stretch the tail; the typical case must hold.
+  // Sanitizers and busy machines stretch the tail; the typical case must hold.
   EXPECT_LT(median, kSanitized ? 1000 : 100);
   // Every round maps tens of megabytes.
   EXPECT_LT(shared_memory_kb() - memory_before, 64 * 1024);

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "cohort/collective/types.h"
+#include "cohort/collective/reduction/types.h"
 
 // The order of addition of docs/algorithms.md once more, one element at a time and without any of
 // the library's code: what the suite compares with, bit for bit.

@@ -52,12 +52,12 @@ def last_step(path):
 
 
 def find_weights(text):
-    """The fingerprints that a training has printed; the same by whoever did."""
+    """The fingerprints that a training has printed; the same from every process that did."""
     return set(re.findall(r"weights ([0-9a-f]{64})", text))
 
 
 class Job:
-    """One `cohort run`. Its output goes to files: nobody has to read while it runs."""
+    """One `cohort run`. Its output goes to files: they need not be read while it runs."""
 
     def __init__(self, folder, name, options, program, environment, where=()):
         """`where`: words before the command, which run it somewhere else."""
@@ -122,7 +122,7 @@ class Job:
         return installed[-1]["view"], members
 
     def trains(self, size):
-        """Whether the last view has that size and has made a step; of the first view nobody tells, it stands for
+        """Whether the last view has that size and has made a step; the first view is not told, it stands for
         itself."""
         number, members = self.view()
         return len(members) == size and (number == 1 or bool(self.events("resumed", number)))

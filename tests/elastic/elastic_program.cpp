@@ -21,6 +21,7 @@
 #include <string>
 #include <thread>
 
+#include "../../examples/common/parse_arguments.h"
 #include "cohort/base/unique_fd.h"
 
 namespace {
@@ -44,8 +45,8 @@ struct Options {
   std::optional<int> after_ms;
 };
 
-Options parse(const cohort::Context& context) {
-  Options options;
+// False: --help was asked for and answered.
+bool parse(const cohort::Context& context, Options& options) {
   CLI::App app("Trains an MLP on made-up data, for tests of elastic jobs.", "elastic_program");
   app.add_option("--steps", options.steps, "of the whole training");
   app.add_option("--batch", options.batch, "samples a step, over all workers");
@@ -60,13 +61,7 @@ Options parse(const cohort::Context& context) {
   app.add_flag("--norm", options.norm, "batch norm between the hidden layers");
   app.add_option("--stop_at", options.stop_at, "a step; 0: none");
   app.add_option("--after", options.after_ms, "milliseconds from the training to an evaluation");
-  std::vector<std::string> words(context.arguments().rbegin(), context.arguments().rend());
-  try {
-    app.parse(words);
-  } catch (const CLI::ParseError& error) {
-    throw cohort::InvalidInput(error.what(), {.advice = "See the head of elastic_program.cpp."});
-  }
-  return options;
+  return examples::parse_arguments(app, context.arguments());
 }
 
 struct NetImpl : torch::nn::Cloneable<NetImpl> {
@@ -133,7 +128,8 @@ class StepTimes : public cohort::Callback {
 int run(int argc, char** argv) {
   auto context = cohort::init(argc, argv);
   if (context.is_service()) return context.serve();
-  const Options options = parse(context);
+  Options options;
+  if (!parse(context, options)) return 0;
   torch::manual_seed(1);
   Net net(options.width, options.norm);
   auto optimizer = std::make_shared<torch::optim::SGD>(

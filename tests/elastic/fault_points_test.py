@@ -13,7 +13,7 @@ STEP_PHASES = ("load", "forward", "backward", "bucket0", "bucket", "reduce", "ap
 
 class FaultPointsTest(ElasticTest):
     def run_with(self, *faults, restarts=1000, least_restarts=None, words=WORDS):
-        """Each fault must have happened: a killed worker was started again, or there is nobody left to be."""
+        """Each fault must have happened: a killed worker was started again, or there is none left to be."""
         self.slow.touch()
         job = self.start_job(*words, restarts=restarts, options=["--lease", LEASE], env={"COHORT_FAULT": ",".join(faults)})
         kills = sum(fault.startswith("kill") for fault in faults) if least_restarts is None else least_restarts

@@ -1,6 +1,6 @@
 """SIGKILL at random instants to random workers of `mnist`: the weights stay those of a run in which nothing failed.
 
-KILLS=N in the environment sets how many workers are killed in all (default 100), SEED=N the instants."""
+COHORT_KILLS=N in the environment sets how many workers are killed in all (default 30), SEED=N the instants."""
 
 import os
 import random
@@ -10,7 +10,7 @@ import unittest
 
 from elastic_job import MNIST, PROGRAM, ElasticTest, small_fashion
 
-KILLS = int(os.environ.get("KILLS", "100"))
+KILLS = int(os.environ.get("COHORT_KILLS", "30"))
 SEED = int(os.environ.get("SEED", str(random.SystemRandom().randrange(10**6))))
 LEAST, MOST = 2, 4
 MOST_JOBS = 12  # a job that ends before it was killed often enough is followed by another

@@ -57,13 +57,13 @@ class OwnLoop(LauncherTest):
         self.assertEqual({int(epoch) for epoch, _ in tallies}, set(range(1, epochs + 1)), text)
         self.assertEqual({once for _, once in tallies}, {"yes"}, text)
         places = self.places()
-        # What counts is what somebody has gone on from, or the last that was said of a step.
+        # What counts is what a worker has gone on from, or the last that was said of a step.
         begun = {}
         for task, what, step, workers, bits in places:
             if what == "begins at" and step > 0:
                 self.assertEqual(begun.setdefault((step, workers), bits), bits, text)
                 commits = {b for _, w, s, _, b in places if w == "commits" and s == step}
-                self.assertIn(bits, commits, f"{task} began at step {step} with what nobody committed\n{text}")
+                self.assertIn(bits, commits, f"{task} began at step {step} with what no worker committed\n{text}")
         done = [(step, bits) for _, what, step, _, bits in places if what == "is done after"]
         self.assertGreaterEqual(len(done), least_done, text)
         self.assertEqual(len(set(done)), 1, text)

@@ -1,4 +1,4 @@
-"""Workers that are stopped (SIGSTOP) hold nobody up for longer than their lease, and come back."""
+"""Workers that are stopped (SIGSTOP) hold no worker up for longer than their lease, and come back."""
 
 import signal
 import time
@@ -63,7 +63,7 @@ class StopTest(ElasticTest):
         self.wait(job, lambda: job.events("resumed", view + 1), "training without the stopped worker")
         self.check_result(job, *WORDS)
 
-    def test_a_stopped_launcher_shuts_nobody_out(self):
+    def test_a_stopped_launcher_shuts_no_worker_out(self):
         job = self.start_training()
         for _ in range(3):
             job.process.send_signal(signal.SIGSTOP)

@@ -40,7 +40,7 @@ void Checks::committed(const Commit& commit) {
   if (commit.view < newest_commit_view_)
     fail(fmt::format("view {} has committed before", newest_commit_view_));
   if (commit.oldest_active_view < commit.view)
-    fail(fmt::format("somebody may still commit in view {}", commit.oldest_active_view));
+    fail(fmt::format("a member may still commit in view {}", commit.oldest_active_view));
   if (evicted_.contains(commit.member)) fail("it was evicted before");
   if (commit.now >= commit.lease_end) fail("its lease has ended");
   const auto stage = static_cast<std::size_t>(commit.stage);
@@ -83,7 +83,7 @@ void Checks::entered(const std::string& process, std::uint64_t view) {
 
 void Checks::recorded(Record record) {
   if (!all_commits_.contains({record.stage, record.view}))
-    throw Violation(fmt::format("the ledger has stage {} in view {}, which nobody committed",
+    throw Violation(fmt::format("the ledger has stage {} in view {}, which no member committed",
                                 record.stage, record.view));
   ledger_.push_back(record);
 }

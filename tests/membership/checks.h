@@ -26,8 +26,8 @@ struct Record {
 
 // What a training must do, and what a simulated one has done; throws Violation where they differ.
 //
-// "No two views are active" means, at every instant at which somebody commits a stage in view v:
-//   - nobody has committed in a view later than v;
+// "No two views are active" means, at every instant at which a member commits a stage in view v:
+//   - no member has committed in a view later than v;
 //   - no other process may commit (Member::may_commit) in a view older than v;
 //   - who commits was not evicted before, and holds a lease: one that the coordinator gave, and
 //     that has not ended by the time the beat it answers was sent.

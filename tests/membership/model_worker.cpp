@@ -174,7 +174,7 @@ void ModelWorker::go_on() {
 }
 
 // A new chief writes what the old one could not. Before that is done it takes part in no stage, so
-// that never more than one record is missing, and whoever comes next has it.
+// that never more than one record is missing, and the next owner has it.
 void ModelWorker::fill_in(std::function<void()> then) {
   if (!is_chief() || last_.stage < 0 || simulation_.checks().has_record(last_) ||
       simulation_.plant() == Plant::no_fill_in)

@@ -204,7 +204,7 @@ void Simulation::disturb() {
   }
 }
 
-// From here on everything works; whoever is missing is started again, as far as the job wants.
+// From here on everything works; workers that are missing are started again, as far as the job wants.
 void Simulation::end_disturbances() {
   if (over_) return;
   if (tracing()) trace("the disturbances are over");

@@ -21,7 +21,7 @@ enum class Plant {
   commit_without_lease,
   learners_skip_copying,
   no_fill_in,     // a new chief does not write what the old one could not
-  learners_wait,  // whoever must copy never gets the state: no progress
+  learners_wait,  // members that must copy never get the state: no progress
 };
 
 struct SimulationOptions {
@@ -64,7 +64,7 @@ class Simulation {
   bool tracing() const { return options_.trace; }
   void trace(const std::string& line) const;
   void send_to_coordinator(ModelWorker& from, const Message& message);
-  // To the process that has this id in its view; nobody, when it is gone.
+  // To the process that has this id in its view; to none when it is gone.
   void send_to_worker(ModelWorker& from, const std::string& id,
                       std::function<void(ModelWorker&)> deliver);
   std::uint64_t oldest_active_view() const;

@@ -36,9 +36,9 @@ void act(const std::string& action, int culprit, const Replica& replica) {
     const double mine = train(replica);
     const torch::Tensor all =
         cohort::all_gather(*replica.group, torch::tensor({mine}, torch::kDouble));
-    fmt::print("replica {} of {} sum {} over {} same {}\n", replica.rank, replica.size,
+    fmt::print("replica {} of {} sum {} over {} same {} weights {:a}\n", replica.rank, replica.size,
                sum.item<std::int64_t>(), replica.group->backend_name(),
-               all.eq(mine).all().item<bool>());
+               all.eq(mine).all().item<bool>(), mine);
     std::fflush(stdout);
     return;
   }

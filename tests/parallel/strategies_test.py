@@ -14,7 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "launcher"))
 from launcher import BIN, PATIENCE, LauncherTest  # noqa: E402
 
 PROGRAM = os.environ.get("REPLICA_PROGRAM", str(BIN.parent / "tests/replica_program"))
-LINE = re.compile(r"replica (\d+) of (\d+) sum (\d+) over (\S+) same (\w+)")
+LINE = re.compile(r"replica (\d+) of (\d+) sum (\d+) over (\S+) same (\w+) weights (\S+)")
 
 
 def free_ports(count):
@@ -32,8 +32,9 @@ class Strategies(LauncherTest):
         """Every replica of `size` found the same sum, and the same weights after training."""
         found = {int(m[1]): m.groups() for m in LINE.finditer(output)}
         self.assertEqual(sorted(found), list(range(size)), output)
-        for _, of, total, _, same in found.values():
+        for _, of, total, _, same, _ in found.values():
             self.assertEqual((int(of), int(total), same), (size, size * (size - 1) // 2, "true"))
+        return {(over, weights) for _, _, _, over, _, weights in found.values()}
 
     def run_alone(self, *words, env=None):
         return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True,
@@ -107,24 +108,47 @@ class Strategies(LauncherTest):
         self.assertEqual([task.returncode for task in tasks], [0, 0], outputs)
         self.expect_replicas("".join(stdout for stdout, _ in outputs), 2)
 
+    def mpirun(self, ranks, *words, program=PROGRAM):
+        return subprocess.run(
+            ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", str(ranks), program, *words],
+            capture_output=True, text=True, timeout=PATIENCE, env=self.environment(), check=False)
+
     @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
     def test_under_mpirun(self):
         for words, size in (([], 2), (["--num_replicas=2"], 4)):
             with self.subTest(size=size):
-                result = subprocess.run(
-                    ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", PROGRAM, *words],
-                    capture_output=True, text=True, timeout=PATIENCE, env=self.environment(),
-                    check=False)
+                result = self.mpirun(2, *words)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.expect_replicas(result.stdout, size)
 
     @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    def test_over_mpi_with_the_same_bits(self):
+        results = {name: self.mpirun(3, f"--transport={name}") for name in ("native", "mpi")}
+        if "built without MPI" in results["mpi"].stderr:
+            self.skipTest("this build has no MPI")
+        bits = {}
+        for name, result in results.items():
+            self.assertEqual(result.returncode, 0, result.stderr)
+            (over, bits[name]), = self.expect_replicas(result.stdout, 3)
+            self.assertEqual(over, {"native": "shm", "mpi": "mpi"}[name])
+        self.assertEqual(bits["mpi"], bits["native"])
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
     def test_an_error_under_mpirun_ends_all(self):
-        result = subprocess.run(
-            ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", PROGRAM, "throw", "1"],
-            capture_output=True, text=True, timeout=PATIENCE, env=self.environment(), check=False)
-        self.assertNotEqual(result.returncode, 0)
-        self.assertIn("replica 1 has a label 12 of 10", result.stderr)
+        for words in ((), ("--transport=mpi",)):
+            with self.subTest(words=words):
+                result = self.mpirun(2, *words, "throw", "1")
+                self.assertNotEqual(result.returncode, 0)
+                if "built without MPI" not in result.stderr:
+                    self.assertIn("replica 1 has a label 12 of 10", result.stderr)
+
+    def test_mpi_is_refused_without_mpirun(self):
+        result = self.run_alone("--transport", "mpi")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("neither mpirun nor srun started this process", result.stderr)
+        result = self.run_job("-n", 2, "--", PROGRAM, "--transport=mpi")
+        self.assertNotEqual(result.code, 0)
+        self.assertIn("--transport is mpi, but", result.stderr)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Kills, stops and starves the tasks of parameter-server jobs, and compares with undisturbed runs.
 
-The program is tests/ps/ps_program.cpp. KILLS=N in the environment sets how many tasks each of the
-kill tests kills (default 100)."""
+The program is tests/ps/ps_program.cpp. COHORT_KILLS=100 kills that many tasks in each of the kill
+tests (as `make test-soak` does); 10 without."""
 
 import json
 import os
@@ -18,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "launcher"))
 from launcher import BIN, LauncherTest  # noqa: E402
 
 PROGRAM = str(BIN.parent / "tests" / "ps_program")
-KILLS = int(os.environ.get("KILLS", "100"))
+KILLS = int(os.environ.get("COHORT_KILLS", "10"))
 WORKERS = 2
 # A task that dies five times in a row within a second of its start is in a crash loop to the
 # launcher: the tests kill only those that have run for longer.

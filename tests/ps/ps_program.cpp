@@ -31,8 +31,8 @@
 #include "cohort/base/process/run_main.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/session/session.h"
-#include "cohort/ps/client.h"
-#include "cohort/ps/serve.h"
+#include "cohort/ps/client/client.h"
+#include "cohort/ps/server/serve.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "cohort/ps/rules/update_rule.h"
+#include "cohort/ps/rules/apply_update.h"
 
 namespace cohort::ps {
 namespace {

@@ -27,17 +27,21 @@ void refuse_both(const ClusterSpec& cluster, TaskType one, TaskType other, std::
 
 }  // namespace
 
+ClusterSpec::ClusterSpec() : jobs_(std::make_shared<const Jobs>()) {}
+
 void ClusterSpec::set(TaskType type, std::vector<Address> addresses) {
+  Jobs jobs = *jobs_;
   if (addresses.empty())
-    jobs_.erase(type);
+    jobs.erase(type);
   else
-    jobs_[type] = std::move(addresses);
+    jobs[type] = std::move(addresses);
+  jobs_ = std::make_shared<const Jobs>(std::move(jobs));
 }
 
 const std::vector<Address>& ClusterSpec::addresses(TaskType type) const {
   static const std::vector<Address> kNone;
-  auto found = jobs_.find(type);
-  return found == jobs_.end() ? kNone : found->second;
+  auto found = jobs_->find(type);
+  return found == jobs_->end() ? kNone : found->second;
 }
 
 const Address& ClusterSpec::address(const TaskId& task) const {
@@ -62,7 +66,7 @@ bool ClusterSpec::contains(const TaskId& task) const {
 
 std::vector<TaskId> ClusterSpec::tasks() const {
   std::vector<TaskId> result;
-  for (const auto& [type, addresses] : jobs_)
+  for (const auto& [type, addresses] : *jobs_)
     for (int i = 0; i < static_cast<int>(addresses.size()); ++i) result.push_back({type, i});
   return result;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -10,16 +11,17 @@
 namespace cohort::cluster {
 
 // Who takes part in a job, and where: for each type of task the addresses, by task index.
-// A value type; thread-compatible.
+// A value type; thread-compatible. Copies share what they hold, so that each of many tasks can have
+// one at no cost.
 class ClusterSpec {
  public:
-  ClusterSpec() = default;
+  ClusterSpec();
 
   void set(TaskType type, std::vector<Address> addresses);  // an empty list removes the type
   const std::vector<Address>& addresses(TaskType type) const;
   const Address& address(const TaskId& task) const;  // InvalidInput: index out of range
   bool contains(const TaskId& task) const;
-  bool empty() const { return jobs_.empty(); }
+  bool empty() const { return jobs_->empty(); }
 
   // Types in the order chief, master, worker, ps, evaluator; indices ascending.
   std::vector<TaskId> tasks() const;
@@ -37,10 +39,13 @@ class ClusterSpec {
   // chief and master, master and evaluator, more than one evaluator, duplicate addresses.
   void validate() const;
 
-  bool operator==(const ClusterSpec&) const = default;
+  bool operator==(const ClusterSpec& other) const {
+    return jobs_ == other.jobs_ || *jobs_ == *other.jobs_;
+  }
 
  private:
-  std::map<TaskType, std::vector<Address>> jobs_;
+  using Jobs = std::map<TaskType, std::vector<Address>>;
+  std::shared_ptr<const Jobs> jobs_;  // never null
 };
 
 // The colocated layout: with hosts h0..hn-1, ps = every host at its ps port,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,6 +64,30 @@ struct Role {
   bool operator==(const Role&) const = default;
 };
 
+// The ranks of all tasks of a cluster, counted once. A value; thread-compatible.
+class RankTable {
+ public:
+  RankTable(const ClusterSpec& cluster, bool chief_trains);
+
+  // The task of rank 0; nothing where none trains.
+  std::optional<TaskId> first() const { return first_; }
+  // As fill_ranks() for a role of this cluster.
+  void fill(Role& role) const;
+
+ private:
+  struct Rank {
+    int rank = -1;
+    int local_rank = -1;
+  };
+  struct Host {
+    int position = 0;  // in order of appearance
+    int size = 0;      // tasks that train there
+  };
+  std::optional<TaskId> first_;
+  std::map<TaskId, Rank> ranks_;  // of the tasks that train
+  std::map<std::string, Host> hosts_;
+};
+
 // Fills rank, size, local_* and cross_* from task, cluster and chief_trains: local ranks count the
 // training tasks whose address has the same host, cross ranks count hosts in order of appearance.
 // Leaves a role without a cluster as it is. Throws InvalidInput when the task is not in the cluster
@@ -81,5 +106,15 @@ Role discover_role(const Environment& environment, const std::vector<std::string
 // own environment says of another task: variables that this role has no value for, and the ranks of
 // MPI, Slurm and PyTorchJob.
 void write_all_dialects(const Role& role, Environment& environment);
+
+// A cluster as the dialects write it: for a launcher that writes them for each task of a cluster.
+struct ClusterTexts {
+  explicit ClusterTexts(const ClusterSpec& cluster);  // of an empty one: ""
+
+  std::string all;
+  std::string without_evaluator;
+};
+// The same with `cluster` made from role.cluster before.
+void write_all_dialects(const Role& role, const ClusterTexts& cluster, Environment& environment);
 
 }  // namespace cohort::cluster

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cohort/collective/call.h"
+#include "cohort/collective/backend/call.h"
 
 namespace cohort::collective {
 

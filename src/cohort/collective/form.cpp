@@ -8,8 +8,8 @@
 #include "cohort/base/process/last_word.h"
 #include "cohort/base/process/process.h"
 #include "cohort/base/text.h"
+#include "cohort/collective/backend/solo.h"
 #include "cohort/collective/native/backend.h"
-#include "cohort/collective/solo.h"
 #include "cohort/transport/host.h"
 #include "cohort/transport/inproc/arena.h"
 
@@ -23,9 +23,10 @@ struct Introduction {
   std::string identity;
   std::string tuning;   // a table, from rank 0
   std::string process;  // process_identity()
+  std::string memory;   // CarriedMemory::claim()
 };
 
-// Who has come so far, and whether forming the group still makes sense.
+// The ranks that have joined so far, and whether forming the group still makes sense.
 class Arrivals {
  public:
   Arrivals(const FormOptions& options) : options_(options) {}
@@ -61,7 +62,9 @@ void introduce(const Member& self, transport::Rendezvous& rendezvous, const Form
       self.host_identity.empty() ? transport::host_identity() : self.host_identity;
   const std::string tuning = self.rank == 0 ? options.tuning.to_json(false) : "";
   rendezvous.set(member_key(id, self.rank),
-                 join({self.task, host, identity, tuning, process_identity(::getpid())}, "\n"),
+                 join({self.task, host, identity, tuning, process_identity(::getpid()),
+                       options.carried ? options.carried->claim() : ""},
+                      "\n"),
                  deadline);
   for (int rank = 0; rank < self.size; ++rank) {
     std::vector<std::string> fields;
@@ -69,13 +72,13 @@ void introduce(const Member& self, transport::Rendezvous& rendezvous, const Form
       fields = split(rendezvous.get(member_key(id, rank), deadline), '\n');
     } catch (const TimeoutError&) {
       throw TimeoutError(
-          fmt::format("rank {} of {} did not come to the group '{}'", rank, self.size, id),
+          fmt::format("rank {} of {} did not join the group '{}'", rank, self.size, id),
           {.advice = "Look whether all tasks of the job were started."});
     }
-    if (fields.size() != 5)
-      throw ProtocolError(fmt::format("rank {} introduced itself in another way", rank),
+    if (fields.size() != 6)
+      throw ProtocolError(fmt::format("rank {} described itself in another format", rank),
                           {.advice = "Run the same version of Cohort on all hosts."});
-    arrivals.add({fields[0], fields[1], fields[2], fields[3], fields[4]});
+    arrivals.add({fields[0], fields[1], fields[2], fields[3], fields[4], fields[5]});
   }
 }
 
@@ -138,17 +141,19 @@ std::unique_ptr<Group> form_group(const Member& self,
     throw InvalidInput(fmt::format("rank {} of {} is not a rank", self.rank, self.size));
   if (self.size == 1) {
     forget_lost_peer();
+    if (options.carried) options.carried->reset();
     return std::make_unique<Group>(make_solo_backend(), options.timeout);
   }
   Arrivals arrivals(options);
   const Check check = [&] { arrivals.check(); };
-  const auto meeting = std::make_shared<transport::CheckedRendezvous>(rendezvous, check);
-  introduce(self, *meeting, options, arrivals, deadline);
+  const auto checked = std::make_shared<transport::CheckedRendezvous>(rendezvous, check);
+  introduce(self, *checked, options, arrivals, deadline);
   Placement placement = place(arrivals.all());
   if (placement.hosts() > 1 && !options.connect)
-    throw InvalidInput(fmt::format("the ranks of '{}' sit on {} hosts, and nothing connects them",
-                                   options.id, placement.hosts()),
-                       {.advice = "Give FormOptions::connect a messenger between hosts."});
+    throw InvalidInput(
+        fmt::format("the ranks of '{}' run on {} hosts, and FormOptions::connect is empty",
+                    options.id, placement.hosts()),
+        {.advice = "Set it to a function that makes a messenger between hosts (use_network)."});
   const int host = placement.host_of[self.rank];
   const std::vector<int> local = placement.ranks_on(host);
   NativeBackend::Parts parts{
@@ -157,7 +162,7 @@ std::unique_ptr<Group> form_group(const Member& self,
       .placement = std::move(placement),
       .arena = nullptr,
       .arena_ranks = {},
-      .rendezvous = meeting,
+      .rendezvous = checked,
       .connect = {},
       .tuning = TuningTable::from_json(arrivals.all()[0].tuning, "rank 0's tuning"),
       .check = check};
@@ -166,22 +171,24 @@ std::unique_ptr<Group> form_group(const Member& self,
                                            .size = static_cast<int>(local.size()),
                                            .part_bytes = options.part_bytes,
                                            .authenticate = options.authenticate,
-                                           .check = check};
+                                           .check = check,
+                                           .carried = options.carried};
   for (int i = 0; i < static_cast<int>(local.size()); ++i) {
     if (local[i] == self.rank) join_options.rank = i;
     parts.arena_ranks.push_back(i);
+    join_options.claims.push_back(arrivals.all()[static_cast<std::size_t>(local[i])].memory);
   }
-  parts.arena = transport::shm::join(*meeting, join_options, deadline);
+  parts.arena = transport::shm::join(*checked, join_options, deadline);
   if (options.connect)
     parts.connect = [connect = options.connect, self](int rank, int size, const std::string& id,
-                                                      const auto& meeting) {
+                                                      const auto& between_hosts) {
       Member member = self;
       member.rank = rank;
       member.size = size;
-      return connect(member, id, meeting);
+      return connect(member, id, between_hosts);
     };
   auto backend = std::make_shared<NativeBackend>(std::move(parts), deadline);
-  meeting->forget();
+  checked->forget();
   forget_lost_peer();
   return std::make_unique<Group>(std::move(backend), options.timeout);
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cohort/collective/group.h"
-#include "cohort/collective/tuning.h"
+#include "cohort/collective/native/tuning.h"
 #include "cohort/transport/messenger.h"
 #include "cohort/transport/rendezvous.h"
 #include "cohort/transport/shm/join.h"
@@ -34,6 +34,9 @@ struct FormOptions {
   transport::shm::Authenticate authenticate;   // empty: same user only
   // Asked every 10 ms or less often while the group is formed: true ends that with a PeerError.
   std::function<bool()> cancelled = {};
+  // This process's memory of earlier groups, which survivors of a loss go on in; nullptr: new
+  // memory for every group. A group whose memory may be carried on keeps what it frees.
+  std::shared_ptr<transport::shm::CarriedMemory> carried = {};
   // Makes the messenger between hosts; called only when there is more than one. Empty: forming a
   // group over several hosts is refused.
   std::function<std::unique_ptr<transport::Messenger>(

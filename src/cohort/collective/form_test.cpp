@@ -107,7 +107,8 @@ TEST(FormGroup, FailsAtOnceWhenARankThatHadComeDies) {
   const auto rendezvous = std::make_shared<transport::MemoryRendezvous>();
   rendezvous->set(
       "world/member/1",
-      "worker/1\nhere\n" + transport::host_identity() + "\n\n" + process_identity(child), soon());
+      "worker/1\nhere\n" + transport::host_identity() + "\n\n" + process_identity(child) + "\n",
+      soon());
   auto forming = std::async(std::launch::async, [&] {
     return message_of<PeerError>(
         [&] { form_group(rank_of(0, 2), rendezvous, options_of("world"), soon()); });

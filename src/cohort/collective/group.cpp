@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "cohort/base/text.h"
 #include "cohort/collective/arguments.h"
-#include "cohort/collective/backend.h"
+#include "cohort/collective/backend/backend.h"
+#include "cohort/collective/backend/solo.h"
 #include "cohort/collective/executor.h"
-#include "cohort/collective/solo.h"
 #include "cohort/collective/work_state.h"
 
 namespace cohort::collective {
@@ -46,8 +47,11 @@ struct Group::State {
   std::uint64_t sequence = 0;
   std::map<std::vector<int>, int> subgroups_made;
 
+  std::mutex works_mutex;
+  std::deque<std::weak_ptr<WorkState>> works;  // asynchronous calls that may be under way
+
   Executor collectives;  // asynchronous ones, in order
-  Executor messages;     // finishes asynchronous messages when nobody waits for them
+  Executor messages;     // finishes asynchronous messages when no thread waits for them
 
   Deadline deadline(const std::optional<Deadline>& given) const {
     return given ? *given : Deadline::after(timeout);
@@ -56,7 +60,46 @@ struct Group::State {
   void normalise(Call& call) const;
   void run_now(Call call, Deadline deadline);
   void run(Call call, const std::optional<Deadline>& given);
+
+  void remember(const std::shared_ptr<WorkState>& work);
+  bool has_work_under_way();
+  std::shared_ptr<QueuedWork> enqueue(std::function<void()> job);  // a collective
+  Work follow(std::unique_ptr<transport::Transfer> transfer, std::size_t bytes, Deadline deadline);
 };
+
+// An executor is busy a moment longer than its calls: these know better what is over.
+void Group::State::remember(const std::shared_ptr<WorkState>& work) {
+  std::lock_guard lock(works_mutex);
+  const auto is_over = [](const std::weak_ptr<WorkState>& known) {
+    const auto one = known.lock();
+    return !one || one->poll();
+  };
+  while (!works.empty() && is_over(works.front())) works.pop_front();
+  works.push_back(work);
+}
+
+bool Group::State::has_work_under_way() {
+  std::lock_guard lock(works_mutex);
+  return std::any_of(works.begin(), works.end(), [](const std::weak_ptr<WorkState>& known) {
+    const auto one = known.lock();
+    return one && !one->poll();
+  });
+}
+
+std::shared_ptr<QueuedWork> Group::State::enqueue(std::function<void()> job) {
+  auto work = std::make_shared<QueuedWork>(std::move(job));
+  remember(work);
+  collectives.add([work] { work->run(); });
+  return work;
+}
+
+Work Group::State::follow(std::unique_ptr<transport::Transfer> transfer, std::size_t bytes,
+                          Deadline when) {
+  auto work = std::make_shared<TransferWork>(backend, std::move(transfer), bytes, when);
+  remember(work);
+  messages.add([work] { work->finish(); });
+  return Work(work);
+}
 
 void Group::State::normalise(Call& call) const {
   const std::size_t element = size_of(call.dtype);
@@ -113,9 +156,8 @@ void Group::State::run(Call call, const std::optional<Deadline>& given) {
   check_arguments(call, backend->rank(), backend->size());
   const Deadline when = deadline(given);
   if (collectives.idle() || collectives.runs_here()) return run_now(call, when);
-  auto work = std::make_shared<QueuedWork>([this, call, when] { run_now(call, when); });
-  collectives.add([work] { work->run(); });
-  work->wait(Deadline::never());  // the call has its own deadline
+  // The call has its own deadline.
+  enqueue([this, call, when] { run_now(call, when); })->wait(Deadline::never());
 }
 
 Group::Group(std::shared_ptr<Backend> backend, std::chrono::milliseconds timeout)
@@ -123,7 +165,7 @@ Group::Group(std::shared_ptr<Backend> backend, std::chrono::milliseconds timeout
 
 Group::~Group() {
   // Calls under way use memory that the caller is about to lose.
-  if (!state_->collectives.idle() || !state_->messages.idle())
+  if (state_->has_work_under_way())
     state_->backend->abort("it was destroyed with asynchronous calls under way");
   state_->backend->leave();
   state_->collectives.join();  // its jobs use this object
@@ -151,7 +193,6 @@ Call make_reduction(CallKind kind, const void* in, void* out, std::size_t count,
                     const ReduceOptions& options, int root = 0) {
   Call call = make_call(kind, in, out, count, dtype, root);
   call.op = options.op;
-  call.order = options.order;
   call.pre_scale = options.pre_scale;
   call.post_scale = options.post_scale;
   return call;
@@ -229,26 +270,17 @@ Work Group::async(Call call, CallOptions options) {
   check_arguments(call, rank(), size());
   State& state = *state_;
   const Deadline when = state.deadline(options.deadline);
-  auto work = std::make_shared<QueuedWork>([&state, call, when] { state.run_now(call, when); });
-  state.collectives.add([work] { work->run(); });
-  return Work(work);
+  return Work(state.enqueue([&state, call, when] { state.run_now(call, when); }));
 }
 
 Work Group::run_async(std::function<void(Group& group)> job) {
-  auto work = std::make_shared<QueuedWork>([this, job = std::move(job)] { job(*this); });
-  state_->collectives.add([work] { work->run(); });
-  return Work(work);
+  return Work(state_->enqueue([this, job = std::move(job)] { job(*this); }));
 }
 
 Work Group::all_reduce_async(const void* in, void* out, std::size_t count, DataType dtype,
                              ReduceOptions options) {
   return async(make_reduction(CallKind::all_reduce, in, out, count, dtype, options),
                {options.deadline});
-}
-
-Work Group::broadcast_async(void* data, std::size_t count, DataType dtype, int root,
-                            CallOptions options) {
-  return async(make_call(CallKind::broadcast, data, data, count, dtype, root), options);
 }
 
 void Group::send(const void* data, std::size_t count, DataType dtype, int peer,
@@ -270,22 +302,16 @@ Work Group::send_async(const void* data, std::size_t count, DataType dtype, int 
                        CallOptions options) {
   check_peer(peer, rank(), size());
   const std::size_t bytes = count * size_of(dtype);
-  auto work = std::make_shared<TransferWork>(
-      state_->backend, state_->backend->send(peer, {static_cast<const std::byte*>(data), bytes}),
-      bytes, state_->deadline(options.deadline));
-  state_->messages.add([work] { work->finish(); });
-  return Work(work);
+  return state_->follow(state_->backend->send(peer, {static_cast<const std::byte*>(data), bytes}),
+                        bytes, state_->deadline(options.deadline));
 }
 
 Work Group::recv_async(void* data, std::size_t count, DataType dtype, int peer,
                        CallOptions options) {
   check_peer(peer, rank(), size());
   const std::size_t bytes = count * size_of(dtype);
-  auto work = std::make_shared<TransferWork>(
-      state_->backend, state_->backend->receive(peer, {static_cast<std::byte*>(data), bytes}),
-      bytes, state_->deadline(options.deadline));
-  state_->messages.add([work] { work->finish(); });
-  return Work(work);
+  return state_->follow(state_->backend->receive(peer, {static_cast<std::byte*>(data), bytes}),
+                        bytes, state_->deadline(options.deadline));
 }
 
 Buffer Group::allocate(std::size_t bytes) {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cohort/base/deadline.h"
-#include "cohort/collective/call.h"
-#include "cohort/collective/types.h"
+#include "cohort/collective/backend/call.h"
+#include "cohort/collective/reduction/types.h"
 #include "cohort/collective/work.h"
 
 namespace cohort::collective {
@@ -26,7 +26,6 @@ struct ReduceOptions {
   ReduceOp op = ReduceOp::sum;
   double pre_scale = 1;   // every contribution is multiplied by it, in the accumulation type
   double post_scale = 1;  // the result, before average divides
-  Order order = Order::tree;
   std::optional<Deadline> deadline = {};
 };
 
@@ -65,7 +64,7 @@ class Buffer {
 // A group of one rank copies in to out and is done.
 //
 // The result of a reduction has the same bits whatever the transport, the algorithm, the split of
-// the message or the hosts on which the ranks sit (Order::tree; docs/algorithms.md).
+// the message or the hosts on which the ranks run (docs/algorithms.md).
 //
 // Threads: thread-safe, but the order of collective calls is the program's business: ranks that
 // call from several threads must agree on it. Asynchronous calls run in the order in which they
@@ -78,8 +77,10 @@ class Buffer {
 //   TimeoutError   the deadline passed; names the peer that was missing
 //   InvalidInput   arguments that are wrong by themselves; nothing was sent, the group is intact
 // After any of the first three the group is broken: calls under way on other ranks fail too, and
-// every later call throws the first error again, at once. Destroying a group neither waits nor
-// throws; peers that still call it get a PeerError that says that this rank left.
+// every later call throws the first error again, at once. Destroying a group does not
+// throw; peers that still call it get a PeerError that says that this rank left. It joins the
+// group's threads: with asynchronous calls under way it breaks the group first, so that they end at
+// once instead of at their deadlines.
 class Group {
  public:
   // How to build one: see form.h. `timeout` is the default deadline of every call.
@@ -129,8 +130,6 @@ class Group {
   Work run_async(std::function<void(Group& group)> job);
   Work all_reduce_async(const void* in, void* out, std::size_t count, DataType dtype,
                         ReduceOptions options = {});
-  Work broadcast_async(void* data, std::size_t count, DataType dtype, int root,
-                       CallOptions options = {});
   Work send_async(const void* data, std::size_t count, DataType dtype, int peer,
                   CallOptions options = {});
   Work recv_async(void* data, std::size_t count, DataType dtype, int peer,

@@ -3,8 +3,9 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/native/partials.h"
-#include "cohort/collective/native/slices.h"
+#include "cohort/collective/reduction/kernels.h"
+#include "cohort/collective/reduction/reduce_tree.h"
+#include "cohort/collective/reduction/slices.h"
 
 namespace cohort::collective {
 

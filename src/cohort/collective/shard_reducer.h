@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cohort/collective/group.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 
 namespace cohort::collective {
 
@@ -15,8 +15,8 @@ namespace cohort::collective {
 //
 // One call for f32 and f64 (all four types where every rank has one shard), where the runs are
 // nodes of the tree and the ranks are their tree, as with a power of two of shards a rank: one
-// all_reduce, in place. Otherwise, window by window: rank j gets slice j of everybody's partials
-// (all_to_all_v), evaluates the tree, and everybody gets the slices (all_gather_v). A rank with k
+// all_reduce, in place. Otherwise, window by window: rank j gets slice j of every rank's partials
+// (all_to_all_v), evaluates the tree, and every rank gets the slices (all_gather_v). A rank with k
 // nodes sends k B (n-1)/n bytes, then B (n-1)/n.
 //
 // Threads: confined to one at a time. `group` must outlive it. Failure: as Group's calls.

@@ -9,7 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/collective/form.h"
-#include "cohort/collective/half.h"
+#include "cohort/collective/reduction/half.h"
 
 namespace cohort::collective {
 namespace {

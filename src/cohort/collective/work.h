@@ -6,12 +6,13 @@
 
 namespace cohort::collective {
 
+class WorkState;  // work_state.h
+
 // One asynchronous call. Copyable; all copies mean the same call. Thread-safe. Dropping every copy
 // does not cancel the call, whose memory must still stay until it is done.
 class Work {
  public:
-  class State;
-  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  explicit Work(std::shared_ptr<WorkState> state) : state_(std::move(state)) {}
 
   // True when the call is over, well or badly.
   bool poll() const;
@@ -20,7 +21,7 @@ class Work {
   void wait(Deadline deadline = Deadline::never());
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<WorkState> state_;
 };
 
 }  // namespace cohort::collective

@@ -6,21 +6,21 @@
 #include <memory>
 #include <mutex>
 
-#include "cohort/collective/work.h"
+#include "cohort/base/deadline.h"
 #include "cohort/transport/messenger.h"
 
 namespace cohort::collective {
 
 // What a Work points to. Thread-safe.
-class Work::State {
+class WorkState {
  public:
-  virtual ~State() = default;
+  virtual ~WorkState() = default;
   virtual bool poll() = 0;
   virtual void wait(Deadline deadline) = 0;
 };
 
 // A collective that the group's thread runs.
-class QueuedWork : public Work::State {
+class QueuedWork : public WorkState {
  public:
   explicit QueuedWork(std::function<void()> run) : run_(std::move(run)) {}
   void run();  // once
@@ -35,8 +35,8 @@ class QueuedWork : public Work::State {
   std::exception_ptr error_;
 };
 
-// A message under way. Whoever waits moves it along.
-class TransferWork : public Work::State {
+// A message under way. The thread that waits for it moves it along.
+class TransferWork : public WorkState {
  public:
   // `owner` keeps alive what the transfer uses.
   TransferWork(std::shared_ptr<void> owner, std::unique_ptr<transport::Transfer> transfer,

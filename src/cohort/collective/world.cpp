@@ -1,10 +1,12 @@
 #include "cohort/collective/world.h"
 
+#include <utility>
+
 #include "cohort/base/error.h"
 #include "cohort/base/net/handshake.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
-#include "cohort/collective/native/peer.h"
+#include "cohort/collective/backend/peer.h"
 #include "cohort/transport/host.h"
 #include "cohort/transport/store_rendezvous.h"
 #include "cohort/transport/tcp/messenger.h"
@@ -118,6 +120,7 @@ void World::leave(Deadline deadline) {
   group.reset();
   session->done(deadline);
   session->close(deadline);
+  if (finalize) std::exchange(finalize, nullptr)();
 }
 
 World join_world(const cluster::Environment& environment,

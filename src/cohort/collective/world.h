@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,6 +55,8 @@ std::unique_ptr<Group> form_world(cluster::Session& session, const NetworkOption
 struct World {
   std::unique_ptr<cluster::Session> session;
   std::unique_ptr<Group> group;  // null for a task that does not train (ps, evaluator)
+  // Ends what the group ran on (MPI): leave() calls it last. Empty where there is nothing to end.
+  std::function<void()> finalize;
 
   // This task is done; returns when the others no longer need what it hosts, at the latest at the
   // deadline.

@@ -91,7 +91,7 @@ std::string LiveLine::drawn() const {
 
 bool LiveLine::write(std::string_view bytes) {
   visible_ = !text_.empty();
-  if (!broken_ && !bytes.empty()) broken_ = !write_to_reader(fd_, bytes, hurry_);
+  if (!broken_ && !bytes.empty()) broken_ = !write_to_reader(fd_, bytes, drop_if_blocked_);
   return !broken_;
 }
 

@@ -41,7 +41,7 @@ class LiveLine {
   // Takes the line away for good.
   void erase();
   // From here on a reader that does not read is not waited for.
-  void hurry() { hurry_ = true; }
+  void drop_if_blocked() { drop_if_blocked_ = true; }
 
  private:
   bool write(std::string_view bytes);
@@ -52,7 +52,7 @@ class LiveLine {
   std::string text_;
   bool visible_ = false;
   bool broken_ = false;
-  std::atomic<bool> hurry_ = false;
+  std::atomic<bool> drop_if_blocked_ = false;
 };
 
 }  // namespace cohort::report

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/collective/tuning.h"
+#include "cohort/collective/native/tuning.h"
 
 namespace cohort::tools {
 

@@ -1,62 +1,27 @@
 #include "cohort/train/trainer.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 
 #include "cohort/base/error.h"
 #include "cohort/parallel/tensors/named_call.h"
-#include "cohort/train/callbacks/horovod.h"
-#include "cohort/train/callbacks/model_checkpoint.h"
-#include "cohort/train/callbacks/progress.h"
+#include "cohort/train/callbacks/default_callbacks.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/checkpoint/optimizer_clone.h"
-#include "cohort/train/checks.h"
-#include "cohort/train/elastic_exchange.h"
-#include "cohort/train/fit_loop.h"
-#include "cohort/train/replica_trainer.h"
-#include "cohort/train/resume.h"
+#include "cohort/train/elastic/view_driver.h"
+#include "cohort/train/loop/elastic_fit.h"
+#include "cohort/train/loop/fit_loop.h"
+#include "cohort/train/loop/replica_trainer.h"
+#include "cohort/train/loop/resume.h"
+#include "cohort/train/options/checks.h"
+#include "cohort/train/sync/elastic_sync.h"
+#include "cohort/train/sync/replica_sync.h"
 
 namespace cohort::train {
 namespace {
-
-// As fit() calls them: what it adds itself, then by stage.
-std::vector<std::shared_ptr<Callback>> in_order(const FitOptions& options) {
-  auto callbacks = options.callbacks;
-  std::set<std::filesystem::path> folders;
-  for (const auto& callback : callbacks) {
-    expect(callback != nullptr, "a callback of the list is null", "Take it out.");
-    if (const auto* checkpoints = dynamic_cast<const ModelCheckpoint*>(callback.get()))
-      expect(folders.insert(std::filesystem::absolute(checkpoints->folder()).lexically_normal())
-                 .second,
-             fmt::format("two ModelCheckpoints write to {}", checkpoints->folder().string()),
-             "Give each a folder of its own.");
-  }
-  auto add_missing = [&]<typename C>(std::shared_ptr<C> callback) {
-    if (std::none_of(callbacks.begin(), callbacks.end(),
-                     [](const auto& other) { return dynamic_cast<C*>(other.get()) != nullptr; }))
-      callbacks.push_back(std::move(callback));
-  };
-  add_missing(std::make_shared<BroadcastGlobalVariables>());
-  if (options.progress) add_missing(std::make_shared<Progress>());
-  std::stable_sort(callbacks.begin(), callbacks.end(),
-                   [](const auto& a, const auto& b) { return a->stage() < b->stage(); });
-  return callbacks;
-}
-
-// Where this training's own checkpoints lie; empty: it makes none.
-std::string checkpoints_of(const FitOptions& options) {
-  for (const auto& callback : options.callbacks)
-    if (const auto* checkpoints = dynamic_cast<const ModelCheckpoint*>(callback.get()))
-      return checkpoints->folder().string();
-  return {};
-}
 
 FitOptions one_step_of(FitOptions options, std::int64_t steps_done) {
   options.epochs = std::max<std::int64_t>(options.epochs, 1);
@@ -77,8 +42,9 @@ struct Trainer::State {
   TrainerOptions options;
   int threads = 1;  // that LibTorch has outside of run()
   // By local index, made by the first run.
-  std::vector<std::unique_ptr<Exchange>> exchanges;
+  std::vector<std::unique_ptr<ReplicaSync>> syncs;
   std::vector<std::unique_ptr<ReplicaTrainer>> replicas;
+  ElasticSync* elastic_sync = nullptr;  // of the one replica, in an elastic job
   Position position;
   std::mutex making;
 
@@ -94,10 +60,16 @@ struct Trainer::State {
     });
   }
 
-  Exchange& exchange_of(const parallel::Replica& replica) {
-    auto& exchange = exchanges[static_cast<std::size_t>(replica.local)];
-    if (!exchange) exchange = make_exchange(replica, options.step_timeout);
-    return *exchange;
+  ReplicaSync& sync_of(const parallel::Replica& replica) {
+    auto& sync = syncs[static_cast<std::size_t>(replica.local)];
+    if (!sync && replica.elastic != nullptr) {
+      auto made = make_elastic_sync(replica, options.step_timeout);
+      sync = std::move(made.sync);
+      elastic_sync = made.steps;
+    } else if (!sync) {
+      sync = make_replica_sync(replica, options.step_timeout);
+    }
+    return *sync;
   }
 
   // The replica's part, made at the first call. On the replica's thread; collective.
@@ -107,9 +79,8 @@ struct Trainer::State {
       auto [own_model, own_optimizer] = model_and_optimizer(replica);
       TrainerOptions own_options = options;
       own_options.virtual_shards = shards;
-      part =
-          std::make_unique<ReplicaTrainer>(replica, exchange_of(replica), own_model, own_optimizer,
-                                           loss, own_options, strategy->local_replicas() > 1);
+      part = std::make_unique<ReplicaTrainer>(sync_of(replica), own_model, own_optimizer, loss,
+                                              own_options, strategy->local_replicas() > 1);
     }
     return *part;
   }
@@ -129,14 +100,11 @@ struct Trainer::State {
                                                    copy.module().parameters())};
   }
 
-  FitResult fit_once(const parallel::Replica& replica, Exchange& exchange, const DatasetPtr& data,
-                     const FitOptions& fit, std::span<const std::shared_ptr<Callback>> callbacks,
-                     FitControl& control, const std::function<void()>& on_begun = {});
-  FitResult fit_elastic(ElasticExchange& exchange, const DatasetPtr& data, const FitOptions& fit,
-                        std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control);
-  ResumeSources sources_of(Exchange& exchange, const FitOptions& fit) const;
-  FitResult join_fit(ElasticExchange& exchange, const DatasetPtr& data, const FitOptions& fit,
-                     std::span<const std::shared_ptr<Callback>> callbacks, FitControl& control);
+  std::unique_ptr<FitLoop> begin_fit(ReplicaSync& sync, const FitInputs& inputs);
+  std::unique_ptr<FitLoop> join_fit(ReplicaSync& sync, const FitInputs& inputs, int shards);
+  FitResult fit_fixed(ReplicaSync& sync, const FitInputs& inputs);
+  FitResult fit_elastic(ReplicaSync& sync, const FitInputs& inputs);
+  ResumeSources sources_of(const FitOptions& fit) const;
 
   int default_shards() const {
     return options.virtual_shards > 0 ? options.virtual_shards : strategy->shards();
@@ -153,8 +121,9 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
                        .loss = std::move(loss),
                        .options = std::move(options),
                        .threads = at::get_num_threads(),
-                       .exchanges = {},
+                       .syncs = {},
                        .replicas = {},
+                       .elastic_sync = nullptr,
                        .position = {},
                        .making = {}}) {
   expect(state_->strategy != nullptr, "there is no strategy", "Give context.strategy().");
@@ -162,7 +131,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
          "Give one over the model's parameters.");
   check(state_->options, *state_->strategy);
   check_optimizer(*state_->optimizer, state_->model.module());
-  state_->exchanges.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
+  state_->syncs.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
   state_->replicas.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
   state_->position.sums = Sums(state_->options.metrics.size());
 }
@@ -181,98 +150,96 @@ FitResult Trainer::fit(std::shared_ptr<const Dataset> data, FitOptions options) 
   expect_samples(data.get(), "the data set of fit()");
   check(options, *data, state.options.batch_size);
   if (options.fast_dev_run) options = one_step_of(std::move(options), state.position.step);
-  auto callbacks = in_order(options);
+  const auto callbacks = callbacks_in_order(options.callbacks, options.progress);
   const nlohmann::json agreed = agreed_values(state.options, options, *data);
   FitControl control;
   FitResult result;
   state.run("fit()", [&](const parallel::Replica& replica) {
-    Exchange& exchange = state.exchange_of(replica);
-    exchange.agree(agreed);
-    auto own_callbacks = replica.local == 0 ? std::span<const std::shared_ptr<Callback>>(callbacks)
-                                            : std::span<const std::shared_ptr<Callback>>();
-    if (ElasticExchange* elastic = exchange.elastic())
-      result = state.fit_elastic(*elastic, data, options, own_callbacks, control);
-    else if (auto mine = state.fit_once(replica, exchange, data, options, own_callbacks, control);
-             replica.local == 0)
-      result = std::move(mine);
+    ReplicaSync& sync = state.sync_of(replica);
+    sync.agreement->agree(agreed);
+    const FitInputs inputs{.strategy = *state.strategy,
+                           .data = data,
+                           .options = options,
+                           .trainer_options = state.options,
+                           .callbacks = replica.local == 0
+                                            ? std::span<const std::shared_ptr<Callback>>(callbacks)
+                                            : std::span<const std::shared_ptr<Callback>>(),
+                           .control = control};
+    const bool members_change = state.elastic_sync && !state.elastic_sync->members_are_final();
+    FitResult mine =
+        members_change ? state.fit_elastic(sync, inputs) : state.fit_fixed(sync, inputs);
+    if (replica.local == 0) result = std::move(mine);
   });
   return result;
 }
 
-// From where the checkpoint or the last fit() ended to the end.
-FitResult Trainer::State::fit_once(const parallel::Replica& replica, Exchange& exchange,
-                                   const DatasetPtr& data, const FitOptions& fit,
-                                   std::span<const std::shared_ptr<Callback>> callbacks,
-                                   FitControl& control, const std::function<void()>& on_begun) {
-  auto checkpoint = ResumePoint::find(exchange, replica.size, sources_of(exchange, fit), options);
+// A loop that begins where the checkpoint or the last fit() ended; null: a dry run, which was
+// printed. Collective.
+std::unique_ptr<FitLoop> Trainer::State::begin_fit(ReplicaSync& sync, const FitInputs& inputs) {
+  const parallel::Replica& replica = sync.replica;
+  const auto checkpoint =
+      ResumePoint::find(*sync.agreement, replica.size, sources_of(inputs.options), options);
   ReplicaTrainer& part = part_of(replica, checkpoint.shards(default_shards()));
-  Position from = checkpoint.restore(part, position, callbacks);
-  if (const std::string plan = exchange.dry_run(); !plan.empty()) {
+  Position from = checkpoint.restore(part, position, inputs.callbacks);
+  if (const std::string plan = sync.steps->dry_run(); !plan.empty()) {
     if (replica.is_first()) std::fputs(plan.c_str(), stdout);
-    return {.history = {}, .step = from.step, .stopped = "a dry run", .weights = {}};
+    if (replica.local == 0) position = from;
+    return nullptr;
   }
-  FitLoop loop(part, *strategy, data, fit, options, callbacks, control, from,
-               exchange.begin(from.step));
-  loop.on_begun(on_begun);
-  if (const auto why = checkpoint.stop_reason()) loop.stop_as_before(*why);
-  FitResult result = loop.run();
-  if (replica.local == 0) position = loop.position();
+  auto loop = std::make_unique<FitLoop>(part, inputs, from, sync.steps->begin(from.step));
+  if (const auto why = checkpoint.stop_reason()) loop->stop_as_before(*why);
+  return loop;
+}
+
+// A loop for a training that others have under way.
+std::unique_ptr<FitLoop> Trainer::State::join_fit(ReplicaSync& sync, const FitInputs& inputs,
+                                                  int shards) {
+  return std::make_unique<FitLoop>(part_of(sync.replica, shards), inputs, position, position.step);
+}
+
+FitResult Trainer::State::fit_fixed(ReplicaSync& sync, const FitInputs& inputs) {
+  if (elastic_sync) elastic_sync->begin_ledger(position.step);
+  const auto loop = begin_fit(sync, inputs);
+  if (!loop) return {.history = {}, .step = position.step, .stopped = "a dry run", .weights = {}};
+  FitResult result = loop->run();
+  if (sync.replica.local == 0) position = loop->position();
   return result;
 }
 
-// Into a training that others have under way.
-FitResult Trainer::State::join_fit(ElasticExchange& exchange, const DatasetPtr& data,
-                                   const FitOptions& fit,
-                                   std::span<const std::shared_ptr<Callback>> callbacks,
-                                   FitControl& control) {
-  const nlohmann::json image = exchange.receive();
-  const parallel::Replica replica = exchange.replica();
-  ReplicaTrainer& part = part_of(replica, image.at("state").at("virtual_shards").get<int>());
-  part.set_replica(replica);
-  FitLoop loop(part, *strategy, data, fit, options, callbacks, control, position, position.step);
-  loop.join(image);
-  FitResult result = loop.run();
-  position = loop.position();
-  return result;
+FitResult Trainer::State::fit_elastic(ReplicaSync& sync, const FitInputs& inputs) {
+  std::optional<TensorMap> initial;  // until the training has begun on all workers
+  const auto begin = [&] {
+    if (initial) {
+      restore_module(model.module(), *initial);
+      optimizer->state().clear();
+    } else {
+      initial.emplace(capture_module(model.module()));
+      for (auto& [name, tensor] : *initial) tensor = tensor.clone();
+    }
+    return begin_fit(sync, inputs);
+  };
+  ElasticFit fit(*elastic_sync, {.begin = begin,
+                                 .join = [&](int shards) { return join_fit(sync, inputs, shards); },
+                                 .on_begun = [&] { initial.reset(); }});
+  try {
+    elastic::ViewDriver(elastic_sync->membership(), {}).run(fit);
+  } catch (...) {
+    if (fit.loop()) fit.loop()->tell_failure();
+    throw;
+  }
+  elastic_sync->make_members_final();
+  position = fit.loop()->position();
+  return fit.loop()->result();
 }
 
-// After a loss of everybody who had the state, in this launcher's time or an earlier one's, the
+// After the loss of all workers that had the state, in this launcher's time or an earlier one's, the
 // job's own checkpoints are the newest there is.
-ResumeSources Trainer::State::sources_of(Exchange& exchange, const FitOptions& fit) const {
-  const ElasticExchange* elastic = exchange.elastic();
-  const bool lost = strategy->resumes() || (elastic && elastic->began_before());
-  return {.own = lost && !fit.fast_dev_run ? checkpoints_of(fit) : std::string(),
+ResumeSources Trainer::State::sources_of(const FitOptions& fit) const {
+  const bool lost = strategy->resumes() || (elastic_sync && elastic_sync->began_before());
+  return {.own = lost && !fit.fast_dev_run ? checkpoint_folder(fit.callbacks) : std::string(),
           .job = strategy->job(),
           .after = position.step,
           .asked = fit.resume};
-}
-
-// Until the training has begun on all workers, the loss of one means to begin again with the rest,
-// from the values that the model had.
-FitResult Trainer::State::fit_elastic(ElasticExchange& exchange, const DatasetPtr& data,
-                                      const FitOptions& fit,
-                                      std::span<const std::shared_ptr<Callback>> callbacks,
-                                      FitControl& control) {
-  std::optional<NamedTensors> initial;
-  while (true) {
-    try {
-      if (exchange.is_behind()) return join_fit(exchange, data, fit, callbacks, control);
-      if (initial) {
-        restore_module(model.module(), *initial);
-        optimizer->state().clear();
-      } else {
-        initial.emplace(capture_module(model.module()));
-        for (auto& [name, tensor] : *initial) tensor = tensor.clone();
-      }
-      return fit_once(exchange.replica(), exchange, data, fit, callbacks, control,
-                      [&] { initial.reset(); });
-    } catch (const BeginAgain&) {
-    } catch (const Error& error) {
-      if (!exchange.survives(error)) throw;
-      exchange.change(membership::kNoState, error.what());
-    }
-    if (auto& part = replicas.front()) part->set_replica(exchange.replica());
-  }
 }
 
 Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
@@ -281,7 +248,7 @@ Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_s
   Logs logs;
   state.run("evaluate()", [&](const parallel::Replica& replica) {
     ReplicaTrainer& part = state.part_of(replica, state.default_shards());
-    part.exchange().refresh();
+    part.sync().evaluation->refresh();
     Sums sums = part.evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
     if (replica.local == 0) logs = sums.logs(state.options.metrics);
   });
@@ -294,7 +261,7 @@ torch::Tensor Trainer::predict(std::shared_ptr<const Dataset> data, std::int64_t
   torch::Tensor outputs;
   state.run("predict()", [&](const parallel::Replica& replica) {
     ReplicaTrainer& part = state.part_of(replica, state.default_shards());
-    part.exchange().refresh();
+    part.sync().evaluation->refresh();
     auto mine = part.predict(*data, batch_size > 0 ? batch_size : state.options.batch_size);
     if (replica.local == 0) outputs = mine;
   });

@@ -8,13 +8,12 @@
 
 #include "cohort/parallel/strategies/strategy.h"
 #include "cohort/train/data/dataset.h"
-#include "cohort/train/model.h"
-#include "cohort/train/options.h"
+#include "cohort/train/model/losses.h"
+#include "cohort/train/model/model.h"
+#include "cohort/train/options/options.h"
 
 namespace cohort::train {
 
-// The mean over a batch of what is to be made small.
-using Loss = std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;
 // Makes the optimizer of one replica over its parameters.
 using MakeOptimizer =
     std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor> parameters)>;

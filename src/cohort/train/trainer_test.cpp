@@ -170,9 +170,9 @@ TEST(Trainer, RefusesOptionsThatCannotBe) {
               HasSubstr("batch_size must be at least 1, got 0"));
   EXPECT_THAT(
       message_of<InvalidInput>([] { train(3, {.batch_size = 8, .virtual_shards = 2}, {}); }),
-      HasSubstr("2 virtual shards are too few for 3 replicas"));
+      HasSubstr("virtual_shards must be 0 or at least the 3 replicas, got 2"));
   EXPECT_THAT(message_of<InvalidInput>([] { train(4, {.batch_size = 3}, {}); }),
-              HasSubstr("a batch of 3 samples cannot be split into 4 shards"));
+              HasSubstr("batch_size must be at least the 4 shards of a batch, got 3"));
   EXPECT_THAT(
       message_of<InvalidInput>([] { train(1, {.batch_size = 10}, {.steps_per_epoch = 6}); }),
       HasSubstr("50 samples in batches of 10 are 5 steps"));
@@ -300,7 +300,7 @@ TEST(Trainer, AnEpochKeepsItsLengthWhenItIsResumed) {
   EXPECT_THAT(message_of<InvalidInput>([&] {
                 train(1, {.batch_size = 5}, {.steps_per_epoch = 4, .resume = folder.path()});
               }),
-              HasSubstr("stands after step 7 of an epoch, but steps_per_epoch is 4"));
+              HasSubstr("steps_per_epoch must be at least 7, where training stands, got 4"));
   const auto look = train(1, {.batch_size = 5}, {.fast_dev_run = true, .resume = folder.path()});
   EXPECT_EQ(look.fit.step, 1);  // a look resumes nothing
 }

@@ -7,7 +7,7 @@
 #include "cohort/parallel/strategies/context.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/data/transforms.h"
-#include "cohort/train/losses.h"
+#include "cohort/train/model/losses.h"
 #include "cohort/train/trainer.h"
 
 // What the tests of training share: a small model with everything that could depend on the number

@@ -144,13 +144,16 @@ void add_cohort_settings(const Environment& environment, Role& role) {
 }
 
 void write_cohort_env(const Role& role, Environment& environment) {
+  write_cohort_env(role, ClusterTexts(role.cluster).all, environment);
+}
+
+void write_cohort_env(const Role& role, const std::string& cluster, Environment& environment) {
   auto address_text = [](const std::optional<Address>& address) {
     return address ? to_string(*address) : std::string();
   };
   write_text(environment, kType, to_string(role.task.type));
   write_number(environment, kIndex, role.task.index);
-  write_text(environment, kCluster,
-             role.cluster.empty() ? "" : write_cluster_json(role.cluster, Evaluator::keep));
+  write_text(environment, kCluster, cluster);
   write_text(environment, kChiefTrains, role.chief_trains ? "1" : "0");
   if (role.size_known)
     write_ranks(role, kRanks, environment);

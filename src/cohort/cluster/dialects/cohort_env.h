@@ -26,7 +26,9 @@ std::optional<Role> read_cohort_env(const Environment& environment);
 // a role that another dialect told; counts the ranks again where that changes them.
 void add_cohort_settings(const Environment& environment, Role& role);
 
-// Removes the variables that this role has no value for.
+// Removes the variables that this role has no value for. `cluster` is role.cluster's JSON, "" where
+// that is empty.
+void write_cohort_env(const Role& role, const std::string& cluster, Environment& environment);
 void write_cohort_env(const Role& role, Environment& environment);
 
 }  // namespace cohort::cluster

@@ -1,4 +1,5 @@
 // discover_role and write_all_dialects of role.h: the order of the dialects.
+#include "cohort/cluster/dialects/cluster_json.h"
 #include "cohort/cluster/dialects/cohort_env.h"
 #include "cohort/cluster/dialects/horovod_env.h"
 #include "cohort/cluster/dialects/mpi_env.h"
@@ -55,11 +56,22 @@ Role discover_role(const Environment& environment, const std::vector<std::string
   return role;
 }
 
+ClusterTexts::ClusterTexts(const ClusterSpec& cluster) {
+  if (cluster.empty()) return;
+  all = write_cluster_json(cluster, Evaluator::keep);
+  without_evaluator = write_cluster_json(cluster, Evaluator::leave_out);
+}
+
 void write_all_dialects(const Role& role, Environment& environment) {
+  write_all_dialects(role, ClusterTexts(role.cluster), environment);
+}
+
+void write_all_dialects(const Role& role, const ClusterTexts& cluster, Environment& environment) {
   erase_mpi_env(environment);
   erase_slurm_task(environment);
-  write_cohort_env(role, environment);
-  write_text(environment, kTfConfig, role.cluster.empty() ? "" : write_tf_config(role));
+  write_cohort_env(role, cluster.all, environment);
+  write_text(environment, kTfConfig,
+             role.cluster.empty() ? "" : write_tf_config(role, cluster.without_evaluator));
   write_task_type_env(role, environment);
   write_torchrun_env(role, environment);
   write_horovod_env(role, environment);

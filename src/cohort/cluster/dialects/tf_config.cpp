@@ -124,9 +124,12 @@ Role parse_tf_config(std::string_view text) {
 }
 
 std::string write_tf_config(const Role& role) {
+  return write_tf_config(role, write_cluster_json(role.cluster, Evaluator::leave_out));
+}
+
+std::string write_tf_config(const Role& role, const std::string& cluster) {
   return fmt::format(R"({{"cluster":{},"task":{{"type":"{}","index":{}}},"environment":"cloud"}})",
-                     write_cluster_json(role.cluster, Evaluator::leave_out),
-                     to_string(role.task.type), role.task.index);
+                     cluster, to_string(role.task.type), role.task.index);
 }
 
 }  // namespace cohort::cluster

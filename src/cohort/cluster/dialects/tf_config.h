@@ -26,5 +26,7 @@ Role parse_tf_config(std::string_view json);
 // {"cluster":{...},"task":{"type":"worker","index":1},"environment":"cloud"} on one line. The
 // evaluator is left out of the cluster, as TensorFlow wants it.
 std::string write_tf_config(const Role& role);
+// The same with `cluster` made from role.cluster before.
+std::string write_tf_config(const Role& role, const std::string& cluster);
 
 }  // namespace cohort::cluster

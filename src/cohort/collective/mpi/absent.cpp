@@ -14,10 +14,15 @@ namespace {
 }  // namespace
 
 bool available() { return false; }
-Runtime::Runtime() { refuse(); }
+Runtime::Runtime() : started_(false) { refuse(); }
 Runtime::~Runtime() = default;
 int Runtime::rank() const { refuse(); }
 int Runtime::size() const { refuse(); }
 std::unique_ptr<Group> make_group(const Runtime&, int, std::chrono::milliseconds) { refuse(); }
 
 }  // namespace cohort::collective::mpi
+
+const cohort::collective::mpi::Join cohort_collective_mpi_join =
+    [](int, int, std::chrono::milliseconds) -> cohort::collective::mpi::Joined {
+  cohort::collective::mpi::refuse();
+};

@@ -141,7 +141,7 @@ MpiBackend::~MpiBackend() {
   leave();
   int finalized = 0;
   MPI_Finalized(&finalized);
-  for (auto& notice : told_) {
+  for (auto& notice : notices_sent_) {
     int sent = finalized;
     if (finalized == 0)
       MPI_Testall(static_cast<int>(notice->requests.size()), notice->requests.data(), &sent,
@@ -171,9 +171,9 @@ void MpiBackend::check(int with, const std::string& during) {
   failure.raise();
 }
 
-void MpiBackend::hear() {
+void MpiBackend::read_notices() {
   std::lock_guard lock(mutex_);
-  hear_questions();
+  answer_queries();
   while (true) {
     int flag = 0;
     MPI_Message message;
@@ -199,17 +199,17 @@ void MpiBackend::fail(Failure failure) {
     if (!failure_) failure_ = failure;
     failure = *failure_;
   }
-  tell(failure);
+  send_notice(failure);
   failure.raise();
 }
 
-void MpiBackend::tell(const Failure& failure) noexcept {
+void MpiBackend::send_notice(const Failure& failure) noexcept {
   std::lock_guard lock(mutex_);
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (finalized != 0 || std::exchange(said_goodbye_, true)) return;
+  if (finalized != 0 || std::exchange(departure_sent_, true)) return;
   const std::string bytes = encode(failure, calls_);
-  Notice& notice = *told_.emplace_back(std::make_unique<Notice>());
+  Notice& notice = *notices_sent_.emplace_back(std::make_unique<Notice>());
   notice.bytes.assign(bytes.begin(), bytes.end());
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
@@ -232,7 +232,7 @@ void MpiBackend::abort(const std::string& reason) noexcept {
 }
 
 void MpiBackend::leave() noexcept {
-  tell({FailureKind::left, rank_, fmt::format("{} left the group", name(rank_)), {}});
+  send_notice({FailureKind::left, rank_, fmt::format("{} left the group", name(rank_)), {}});
 }
 
 std::unique_ptr<transport::Transfer> MpiBackend::send(int peer, std::span<const std::byte> bytes) {
@@ -245,8 +245,8 @@ std::unique_ptr<transport::Transfer> MpiBackend::receive(int peer, std::span<std
 
 std::unique_ptr<transport::Transfer> MpiBackend::post(int peer, std::byte* memory,
                                                       std::size_t bytes, bool is_send) {
-  hear();
-  check(kNobody, is_send ? "send" : "recv");
+  read_notices();
+  check(kNone, is_send ? "send" : "recv");
   if (bytes > kLargestMessage)
     throw InvalidInput(fmt::format("a message of {} bytes; MPI takes {}", bytes, kLargestMessage),
                        {.advice = "Send it in parts."});

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/collective/backend.h"
-#include "cohort/collective/native/failure.h"
+#include "cohort/collective/backend/backend.h"
+#include "cohort/collective/backend/failure.h"
 
 namespace cohort::collective::mpi {
 
@@ -41,10 +41,10 @@ class MpiBackend : public Backend {
   void leave() noexcept override;
 
   // Polls `step` until it is true. Throws when the deadline passes, a peer broke the group, or
-  // `peer` (or anybody, for kAll) left it. At the deadline it takes kAnswerLimit to find out who
+  // `peer` (or any peer, for kAll) left it. At the deadline it takes kAnswerLimit to find out who
   // is missing.
   static constexpr int kAll = -1;
-  static constexpr int kNobody = -2;
+  static constexpr int kNone = -2;
   template <typename Step>
   void poll(Step&& step, Deadline deadline, int peer, const std::string& during);
   template <typename Step, typename Missing>
@@ -61,13 +61,13 @@ class MpiBackend : public Backend {
   void match_receives();
   void match_receives_of(int peer);
   void check(int peer, const std::string& during);
-  void hear();  // notices that came
-  void tell(const Failure& failure) noexcept;
+  void read_notices();  // notices that came
+  void send_notice(const Failure& failure) noexcept;
   std::string name(int peer) const;  // "rank 1 on node7"
 
   // In presence.cpp.
-  void hear_questions();               // and answer them; `mutex_` is held
-  std::vector<int> ask_who_is_late();  // those that do not answer, or are at an earlier call
+  void answer_queries();               // and answer them; `mutex_` is held
+  std::vector<int> find_late_peers();  // those that do not answer, or are at an earlier call
   Failure lateness(const std::vector<int>& missing, const std::string& during) const;
   void post_notice(int peer, int tag, std::string_view bytes);
   void gather_for(const std::string& id, std::span<const int> ranks, Deadline deadline);
@@ -86,27 +86,27 @@ class MpiBackend : public Backend {
   mutable std::mutex mutex_;                                   // guards the rest
   std::optional<Failure> failure_;
   std::uint64_t calls_ = 0;  // collectives begun
-  // Whoever left after as many calls as this rank has begun still did its part in them.
+  // A peer that left after as many calls as this rank has begun still did its part in them.
   struct Departure {
     std::string text;
     std::uint64_t calls = 0;
   };
   std::vector<std::optional<Departure>> left_;     // by rank
-  std::map<int, std::uint64_t> answers_;           // of peers, to the last question: calls begun
-  std::uint64_t question_ = 0;                     // its number
+  std::map<int, std::uint64_t> answers_;           // of peers, to the last query: calls begun
+  std::uint64_t query_ = 0;                        // its number
   std::map<std::string, std::set<int>> gathered_;  // who came for a sub-group, by its id
-  bool said_goodbye_ = false;
+  bool departure_sent_ = false;
   struct Notice {
     std::vector<char> bytes;
     std::vector<MPI_Request> requests;
   };
-  std::vector<std::unique_ptr<Notice>> told_;  // until MPI has sent them
+  std::vector<std::unique_ptr<Notice>> notices_sent_;  // until MPI has sent them
 };
 
 template <typename Step>
 void MpiBackend::poll(Step&& step, Deadline deadline, int peer, const std::string& during) {
   poll(step, deadline, peer, during,
-       [&] { return peer >= 0 ? std::vector<int>{peer} : ask_who_is_late(); });
+       [&] { return peer >= 0 ? std::vector<int>{peer} : find_late_peers(); });
 }
 
 template <typename Step, typename Missing>
@@ -115,7 +115,7 @@ void MpiBackend::poll(Step&& step, Deadline deadline, int peer, const std::strin
   constexpr auto kLongestPause = std::chrono::microseconds(200);
   auto pause = std::chrono::microseconds(0);
   for (int i = 0;; ++i) {
-    hear();
+    read_notices();
     if (step()) return;  // what a peer sent before it left counts
     check(peer, during);
     if (deadline.expired()) {

@@ -1,7 +1,7 @@
 // The collectives of the MPI backend.
 //
 // Agreement: one all-gather of descriptions. Moves are MPI's own collectives. all_reduce of B bytes
-// over n ranks, in chunks: all-to-all of slices (rank r gets everybody's slice r), one addition in
+// over n ranks, in chunks: all-to-all of slices (rank r gets all ranks' slice r), one addition in
 // tree order, all-gather of the results: each rank sends 2 B (n-1)/n bytes.
 #include <climits>
 #include <cstring>
@@ -11,7 +11,7 @@
 
 #include "cohort/base/data/byte_io.h"
 #include "cohort/collective/mpi/backend.h"
-#include "cohort/collective/reduce_tree.h"
+#include "cohort/collective/reduction/reduce_tree.h"
 
 namespace cohort::collective::mpi {
 
@@ -28,8 +28,8 @@ bool counts_differ(CallKind kind) {
 std::string describe_exactly(const Call& call) {
   Call shown = call;
   if (counts_differ(call.kind)) shown.count = 0;
-  std::string text = fmt::format("{}, order {}, scales {:a} {:a}", describe(shown),
-                                 static_cast<int>(call.order), call.pre_scale, call.post_scale);
+  std::string text =
+      fmt::format("{}, scales {:a} {:a}", describe(shown), call.pre_scale, call.post_scale);
   if (call.kind == CallKind::all_gather_v)
     for (const std::size_t count : call.receive_counts) text += fmt::format(" {}", count);
   return text.substr(0, kDescription - 1);
@@ -92,7 +92,7 @@ struct Layout {
 }  // namespace
 
 void MpiBackend::execute(const Call& call, Deadline deadline) {
-  hear();
+  read_notices();
   {
     std::lock_guard lock(mutex_);
     ++calls_;
@@ -245,7 +245,7 @@ void MpiBackend::reduce(const Call& call, const std::byte* in, std::byte* out, i
   struct Reducing {
     std::vector<std::byte> received, slice, result;
     std::vector<int> counts, offsets;          // of the slices, in bytes
-    std::vector<int> own_counts, own_offsets;  // of everybody's part of this rank's slice
+    std::vector<int> own_counts, own_offsets;  // of every rank's part of this rank's slice
   };
   for (std::size_t from = 0; from < call.count; from += chunk) {
     const std::size_t count = std::min(chunk, call.count - from);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -30,7 +31,7 @@ class Runtime {
   int size() const;
 
  private:
-  bool started_ = false;
+  bool started_;
 };
 
 // The first `size` ranks of MPI_COMM_WORLD, all of them when 0. Collective over all of them; null
@@ -38,4 +39,19 @@ class Runtime {
 std::unique_ptr<Group> make_group(const Runtime& runtime, int size = 0,
                                   std::chrono::milliseconds timeout = std::chrono::minutes(5));
 
+// A process of an MPI job, as World needs it (--transport mpi).
+struct Joined {
+  std::unique_ptr<Group> group;    // of all ranks of MPI_COMM_WORLD
+  std::function<void()> finalize;  // ends MPI after the last use of the group. A process that exits
+                                   // without it ends the job: that is how MPI learns of a failure
+};
+using Join = Joined (*)(int rank, int size, std::chrono::milliseconds timeout);
+
 }  // namespace cohort::collective::mpi
+
+// Starts MPI in this process and makes the group. Throws InvalidInput where MPI's rank and size are
+// not the given ones, Error when MPI refuses threads.
+//
+// Weak, so that libraries can ask for MPI without loading it: null in a program that is not linked
+// with Cohort::collective_mpi.
+extern "C" [[gnu::weak]] const cohort::collective::mpi::Join cohort_collective_mpi_join;

@@ -12,14 +12,14 @@ namespace cohort::collective::mpi {
 
 namespace {
 
-constexpr int kQuestionTag = 3;
+constexpr int kQueryTag = 3;
 constexpr int kAnswerTag = 4;
 constexpr int kGatherTag = 5;
 // A rank that waits looks at its notices every 200 us.
 constexpr auto kAnswerLimit = std::chrono::milliseconds(100);
 
 struct Answer {
-  std::uint64_t question = 0;
+  std::uint64_t query = 0;
   std::uint64_t calls = 0;
 };
 
@@ -52,33 +52,33 @@ std::optional<T> decode(const std::string& bytes) {
 }  // namespace
 
 void MpiBackend::post_notice(int peer, int tag, std::string_view bytes) {
-  Notice& notice = *told_.emplace_back(std::make_unique<Notice>());
+  Notice& notice = *notices_sent_.emplace_back(std::make_unique<Notice>());
   notice.bytes.assign(bytes.begin(), bytes.end());
   notice.requests.resize(1);
   MPI_Isend(notice.bytes.data(), static_cast<int>(bytes.size()), MPI_BYTE, peer, tag, notices_,
             notice.requests.data());
 }
 
-void MpiBackend::hear_questions() {
-  while (const auto question = take(notices_, kQuestionTag))
-    if (const auto number = decode<std::uint64_t>(question->second))
-      post_notice(question->first, kAnswerTag, bytes_of(Answer{*number, calls_}));
+void MpiBackend::answer_queries() {
+  while (const auto query = take(notices_, kQueryTag))
+    if (const auto number = decode<std::uint64_t>(query->second))
+      post_notice(query->first, kAnswerTag, bytes_of(Answer{*number, calls_}));
   while (const auto answer = take(notices_, kAnswerTag))
-    if (const auto value = decode<Answer>(answer->second); value && value->question == question_)
+    if (const auto value = decode<Answer>(answer->second); value && value->query == query_)
       answers_[answer->first] = value->calls;
   while (const auto arrival = take(notices_, kGatherTag))
     gathered_[arrival->second].insert(arrival->first);
 }
 
-std::vector<int> MpiBackend::ask_who_is_late() {
+std::vector<int> MpiBackend::find_late_peers() {
   std::uint64_t own_calls = 0;
   {
     std::lock_guard lock(mutex_);
     own_calls = calls_;
     answers_.clear();
-    ++question_;
+    ++query_;
     for (int peer = 0; peer < size_; ++peer)
-      if (peer != rank_) post_notice(peer, kQuestionTag, bytes_of(question_));
+      if (peer != rank_) post_notice(peer, kQueryTag, bytes_of(query_));
   }
   const auto late = [&] {
     std::lock_guard lock(mutex_);
@@ -90,7 +90,7 @@ std::vector<int> MpiBackend::ask_who_is_late() {
   };
   const Deadline limit = Deadline::after(kAnswerLimit);
   while (!late().empty() && !limit.expired()) {
-    hear();
+    read_notices();
     std::this_thread::sleep_for(std::chrono::microseconds(200));  // MPI cannot wait with a deadline
   }
   return late();
@@ -121,10 +121,10 @@ void MpiBackend::gather_for(const std::string& id, std::span<const int> ranks, D
   };
   // One that came and gave up does not come again: MPI would wait for it for ever.
   const auto all_came = [&] {
-    check(kNobody, "subgroup");
+    check(kNone, "subgroup");
     return missing().empty();
   };
-  poll(all_came, deadline, kNobody, "subgroup", missing);
+  poll(all_came, deadline, kNone, "subgroup", missing);
   std::lock_guard lock(mutex_);
   gathered_.erase(id);
 }

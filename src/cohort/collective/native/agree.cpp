@@ -18,11 +18,10 @@ std::uint64_t hash_of(std::span<const std::size_t> counts) {  // FNV-1a
   return hash;
 }
 
-CallRecord make_record(const Board& board, const Call& call, const Exposure& exposure) {
+CallRecord make_record(const LocalChannel& channel, const Call& call, const Exposure& exposure) {
   CallRecord record{.kind = call.kind,
                     .dtype = call.dtype,
                     .op = call.op,
-                    .order = call.order,
                     .root = call.root,
                     .count = call.count,
                     .pre_scale = call.pre_scale,
@@ -34,19 +33,19 @@ CallRecord make_record(const Board& board, const Call& call, const Exposure& exp
                     .in = {},
                     .out = {}};
   if (call.kind == CallKind::all_gather_v) record.counts_hash = hash_of(call.receive_counts);
-  const transport::Arena& arena = board.domain().arena();
+  const transport::Arena& arena = channel.domain().arena();
   if (exposure.in_bytes > 0) record.in = arena.locate(exposure.in, exposure.in_bytes);
   if (exposure.out_bytes > 0) record.out = arena.locate(exposure.out, exposure.out_bytes);
   return record;
 }
 
-std::string differing_records(const Board& board, std::uint64_t sequence) {
-  const CallRecord& own = board.slot(board.index(), sequence).record;
-  for (int i = 0; i < board.size(); ++i) {
-    const CallRecord& other = board.slot(i, sequence).record;
+std::string differing_records(const LocalChannel& channel, std::uint64_t sequence) {
+  const CallRecord& own = channel.slot(channel.index(), sequence).record;
+  for (int i = 0; i < channel.size(); ++i) {
+    const CallRecord& other = channel.slot(i, sequence).record;
     if (same_call(own, other)) continue;
     return fmt::format("the ranks' calls differ: {} called {}, {} called {}",
-                       board.peer(board.index()).name(), describe(own), board.peer(i).name(),
+                       channel.peer(channel.index()).name(), describe(own), channel.peer(i).name(),
                        describe(other));
   }
   return {};
@@ -54,37 +53,38 @@ std::string differing_records(const Board& board, std::uint64_t sequence) {
 
 // counts(i) holds what member i sends to each, then what it expects from each. All members look at
 // all pairs, so that all of them see the same thing.
-std::string differing_counts(const Board& board, const Call& call, std::uint64_t sequence) {
-  const int n = board.size();
+std::string differing_counts(const LocalChannel& channel, const Call& call,
+                             std::uint64_t sequence) {
+  const int n = channel.size();
   for (int from = 0; from < n; ++from) {
-    const std::uint64_t* given = board.counts(from, sequence);
-    const std::uint64_t given_to_all = board.slot(from, sequence).record.count;
+    const std::uint64_t* given = channel.counts(from, sequence);
+    const std::uint64_t given_to_all = channel.slot(from, sequence).record.count;
     for (int to = 0; to < n; ++to) {
       const std::uint64_t sent = call.kind == CallKind::all_gather_v ? given_to_all : given[to];
-      const std::uint64_t expected = board.counts(to, sequence)[n + from];
+      const std::uint64_t expected = channel.counts(to, sequence)[n + from];
       if (sent != expected)
-        return describe_counts(call, board.peer(from), sent, board.peer(to), expected);
+        return describe_counts(call, channel.peer(from), sent, channel.peer(to), expected);
     }
   }
   return {};
 }
 
-void write_counts(const Board& board, const Call& call, std::uint64_t sequence) {
-  std::uint64_t* counts = board.counts(board.index(), sequence);
+void write_counts(const LocalChannel& channel, const Call& call, std::uint64_t sequence) {
+  std::uint64_t* counts = channel.counts(channel.index(), sequence);
   std::copy(call.send_counts.begin(), call.send_counts.end(), counts);
-  std::copy(call.receive_counts.begin(), call.receive_counts.end(), counts + board.size());
+  std::copy(call.receive_counts.begin(), call.receive_counts.end(), counts + channel.size());
 }
 
-Mode choose_mode(const Board& board, std::uint64_t sequence, std::size_t inline_bytes) {
+Mode choose_mode(const LocalChannel& channel, std::uint64_t sequence, std::size_t inline_bytes) {
   std::size_t most = 0;
   bool reachable = true;
-  for (int i = 0; i < board.size(); ++i) {
-    const CallRecord& record = board.slot(i, sequence).record;
+  for (int i = 0; i < channel.size(); ++i) {
+    const CallRecord& record = channel.slot(i, sequence).record;
     most = std::max<std::size_t>(most, record.in_bytes);
     if (record.in_bytes > 0 && !record.in.reachable()) reachable = false;
     if (record.out_bytes > 0 && !record.out.reachable()) reachable = false;
   }
-  if (most <= (reachable ? inline_bytes : Board::kInlineBytes)) return Mode::inlined;
+  if (most <= (reachable ? inline_bytes : LocalChannel::kInlineBytes)) return Mode::inlined;
   return reachable ? Mode::direct : Mode::staged;
 }
 
@@ -95,7 +95,6 @@ std::string describe(const CallRecord& record) {
   call.kind = record.kind;
   call.dtype = record.dtype;
   call.op = record.op;
-  call.order = record.order;
   call.root = record.root;
   call.count = record.count;
   call.pre_scale = record.pre_scale;
@@ -112,9 +111,9 @@ std::string describe_counts(const Call& call, const Peer& from, std::uint64_t se
 }
 
 bool same_call(const CallRecord& a, const CallRecord& b) {
-  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.order == b.order &&
-         a.root == b.root && (a.count == b.count || counts_differ_by_rank(a.kind)) &&
-         a.pre_scale == b.pre_scale && a.post_scale == b.post_scale &&
+  return a.kind == b.kind && a.dtype == b.dtype && a.op == b.op && a.root == b.root &&
+         (a.count == b.count || counts_differ_by_rank(a.kind)) && a.pre_scale == b.pre_scale &&
+         a.post_scale == b.post_scale &&
          (a.counts_hash == b.counts_hash || a.kind != CallKind::all_gather_v);
 }
 
@@ -145,24 +144,24 @@ Exposure exposure_of(const Call& call, int member, int members) {
   return {};
 }
 
-Agreement agree(Board& board, const Call& call, const Exposure& exposure, bool compare_counts,
-                Deadline deadline) {
+Agreement agree(LocalChannel& channel, const Call& call, const Exposure& exposure,
+                bool compare_counts, Deadline deadline) {
   Agreement result;
-  result.sequence = board.begin(call);
-  Board::Slot& own = board.slot(board.index(), result.sequence);
-  own.record = make_record(board, call, exposure);
-  if (exposure.in_bytes > 0 && exposure.in_bytes <= Board::kInlineBytes)
+  result.sequence = channel.begin(call);
+  LocalChannel::Slot& own = channel.slot(channel.index(), result.sequence);
+  own.record = make_record(channel, call, exposure);
+  if (exposure.in_bytes > 0 && exposure.in_bytes <= LocalChannel::kInlineBytes)
     std::memcpy(own.inline_data, exposure.in, exposure.in_bytes);
   compare_counts = compare_counts && counts_differ_by_rank(call.kind);
-  if (compare_counts) write_counts(board, call, result.sequence);
-  board.publish(result.sequence);
-  board.await_all_published(result.sequence, deadline);
+  if (compare_counts) write_counts(channel, call, result.sequence);
+  channel.publish(result.sequence);
+  channel.await_all_published(result.sequence, deadline);
 
-  result.mismatch = differing_records(board, result.sequence);
+  result.mismatch = differing_records(channel, result.sequence);
   if (result.mismatch.empty() && compare_counts)
-    result.mismatch = differing_counts(board, call, result.sequence);
+    result.mismatch = differing_counts(channel, call, result.sequence);
   if (result.mismatch.empty())
-    result.mode = choose_mode(board, result.sequence, exposure.inline_bytes);
+    result.mode = choose_mode(channel, result.sequence, exposure.inline_bytes);
   return result;
 }
 

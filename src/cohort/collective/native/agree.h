@@ -2,12 +2,12 @@
 
 #include <string>
 
-#include "cohort/collective/native/board.h"
+#include "cohort/collective/native/local_channel.h"
 
 namespace cohort::collective {
 
 // How the members' data is reached in one call; every member comes to the same answer.
-//   inlined: everybody's data came in the slots. direct: all of it is where peers can reach it.
+//   inlined: every member's data came in the slots. direct: all of it is where peers can reach it.
 //   staged: some of it is not, and goes through staging buffers in windows.
 enum class Mode { inlined, direct, staged };
 
@@ -24,7 +24,7 @@ struct Exposure {
   void* out = nullptr;
   std::size_t out_bytes = 0;  // written
   // Up to which size the data in the slots is used although all of it can be reached directly.
-  std::size_t inline_bytes = Board::kInlineBytes;
+  std::size_t inline_bytes = LocalChannel::kInlineBytes;
 };
 
 // What `call` exposes when all its ranks are members of this domain.
@@ -37,9 +37,9 @@ std::string describe(const CallRecord& record);
 std::string describe_counts(const Call& call, const Peer& from, std::uint64_t sent, const Peer& to,
                             std::uint64_t expected);
 
-// Publishes `call` (with its data where that is small), waits for everybody's, and compares.
+// Publishes `call` (with its data where that is small), waits for the others', and compares.
 // `compare_counts`: the counts of all_to_all_v are by member, and are compared pair by pair.
-Agreement agree(Board& board, const Call& call, const Exposure& exposure, bool compare_counts,
-                Deadline deadline);
+Agreement agree(LocalChannel& channel, const Call& call, const Exposure& exposure,
+                bool compare_counts, Deadline deadline);
 
 }  // namespace cohort::collective

@@ -5,19 +5,19 @@
 #include <chrono>
 #include <vector>
 
-#include "cohort/collective/kernels.h"
-#include "cohort/collective/native/slices.h"
-#include "cohort/collective/reduce_tree.h"
+#include "cohort/collective/reduction/kernels.h"
+#include "cohort/collective/reduction/reduce_tree.h"
+#include "cohort/collective/reduction/slices.h"
 
 namespace cohort::collective {
 
 namespace {
 
-using Mark = Board::Mark;
+using Mark = LocalChannel::Mark;
 
 // How many turns of the staged pipeline members may be apart.
 constexpr std::uint64_t kAhead = 2;
-static_assert(Board::kStagingBuffers >= 3 * kAhead);
+static_assert(LocalChannel::kStagingBuffers >= 3 * kAhead);
 
 // Reduced at a time into the output, and from there, while it is in the first-level cache, copied
 // into staging.
@@ -34,33 +34,35 @@ Reduction reduction_of(const Call& call, int members) {
 const std::byte* input_of(const Call& call) { return static_cast<const std::byte*>(call.in); }
 std::byte* output_of(const Call& call) { return static_cast<std::byte*>(call.out); }
 
-// Everybody reduces everything for itself from the slots: one wait in all.
-void reduce_inlined(Board& board, const Agreement& agreement, const Call& call) {
-  if (!receives(call, board.index())) return;
-  const TreeReducer reducer(reduction_of(call, board.size()));
-  std::vector<const std::byte*> inputs(static_cast<std::size_t>(board.size()));
-  for (int i = 0; i < board.size(); ++i) inputs[i] = board.slot(i, agreement.sequence).inline_data;
+// Every member reduces everything for itself from the slots: one wait in all.
+void reduce_inlined(LocalChannel& channel, const Agreement& agreement, const Call& call) {
+  if (!receives(call, channel.index())) return;
+  const TreeReducer reducer(reduction_of(call, channel.size()));
+  std::vector<const std::byte*> inputs(static_cast<std::size_t>(channel.size()));
+  for (int i = 0; i < channel.size(); ++i)
+    inputs[i] = channel.slot(i, agreement.sequence).inline_data;
   std::byte* output = output_of(call);
   reducer.run(inputs, {&output, 1}, call.count);
 }
 
-// Each member reduces its slice out of everybody's input into everybody's output.
-void reduce_direct(Board& board, const Agreement& agreement, const Call& call, Deadline deadline) {
+// Each member reduces its slice out of every member's input into every member's output.
+void reduce_direct(LocalChannel& channel, const Agreement& agreement, const Call& call,
+                   Deadline deadline) {
   const std::size_t bytes = size_of(call.dtype);
-  const Range slice = slice_of(call.count, bytes, board.index(), board.size());
-  const transport::Arena& arena = board.domain().arena();
+  const Range slice = slice_of(call.count, bytes, channel.index(), channel.size());
+  const transport::Arena& arena = channel.domain().arena();
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
-  for (int i = 0; i < board.size(); ++i) {
-    const CallRecord& record = board.slot(i, agreement.sequence).record;
+  for (int i = 0; i < channel.size(); ++i) {
+    const CallRecord& record = channel.slot(i, agreement.sequence).record;
     inputs.push_back(arena.resolve(record.in) + slice.from * bytes);
     if (receives(call, i)) outputs.push_back(arena.resolve(record.out) + slice.from * bytes);
   }
-  TreeReducer(reduction_of(call, board.size())).run(inputs, outputs, slice.count);
-  const std::uint64_t window = board.first_window();
-  board.advance(1);
-  board.post(Mark::consumed, window + 1);
-  board.await_all(Mark::consumed, window + 1, deadline);
+  TreeReducer(reduction_of(call, channel.size())).run(inputs, outputs, slice.count);
+  const std::uint64_t window = channel.first_window();
+  channel.advance(1);
+  channel.post(Mark::consumed, window + 1);
+  channel.await_all(Mark::consumed, window + 1, deadline);
 }
 
 // A pipeline of windows. For window k each member
@@ -68,37 +70,37 @@ void reduce_direct(Board& board, const Agreement& agreement, const Call& call, D
 //   reduces  its own slice from its own input and the others' staging, into its own output and the
 //            free lane of its own staging, kAhead turns later;
 //   copies   the others' results out, kAhead turns after that.
-// A turn starts when everybody has finished the turn kAhead before it: then what the others staged
-// for this turn's reduction and reduced for its copies is there, and they have let go of the buffer
+// A turn starts when all members have finished the turn kAhead before it: what the others staged
+// for this turn's reduction and reduced for its copies is there, and they no longer read the buffer
 // that this turn stages into, last used 3 * kAhead windows before. So there is one wait a turn.
 // Only others read what a member stages: StagingChoice says whether past the caches.
 class StagedReduce {
  public:
-  StagedReduce(Board& board, const Call& call, Deadline deadline)
-      : board_(board),
+  StagedReduce(LocalChannel& channel, const Call& call, Deadline deadline)
+      : channel_(channel),
         call_(call),
         deadline_(deadline),
         bytes_(size_of(call.dtype)),
-        lane_(lane_of(call, board.size())),
-        window_elements_(lane_ * static_cast<std::size_t>(board.size())),
+        lane_(lane_of(call, channel.size())),
+        window_elements_(lane_ * static_cast<std::size_t>(channel.size())),
         windows_((call.count + window_elements_ - 1) / window_elements_),
-        first_(board.first_window()),
-        reducer_(reduction_of(call, board.size())),
-        inputs_(static_cast<std::size_t>(board.size())) {}
+        first_(channel.first_window()),
+        reducer_(reduction_of(call, channel.size())),
+        inputs_(static_cast<std::size_t>(channel.size())) {}
 
   void run() {
     const std::uint64_t turns = windows_ + 2 * kAhead;
-    board_.advance(turns);
-    StagingChoice& choice = board_.staging_choice();
+    channel_.advance(turns);
+    StagingChoice& choice = channel_.staging_choice();
     choice.begin_call(windows_);
     auto last = std::chrono::steady_clock::now();
     for (std::uint64_t turn = 0; turn < turns; ++turn) {
       past_caches_ = choice.past_caches(turn);
-      if (turn >= kAhead) board_.await_all(Mark::consumed, first_ + turn + 1 - kAhead, deadline_);
+      if (turn >= kAhead) channel_.await_all(Mark::consumed, first_ + turn + 1 - kAhead, deadline_);
       if (turn >= 2 * kAhead) copy_out(turn - 2 * kAhead);
       if (turn >= kAhead && turn - kAhead < windows_) reduce(turn - kAhead);
       if (turn < windows_) stage(turn);
-      board_.post(Mark::consumed, first_ + turn + 1);
+      channel_.post(Mark::consumed, first_ + turn + 1);
       if (!choice.trial()) continue;
       const auto now = std::chrono::steady_clock::now();
       choice.took(turn, now - last);
@@ -112,7 +114,7 @@ class StagedReduce {
     const std::size_t bytes = size_of(call.dtype);
     const auto n = static_cast<std::size_t>(members);
     const std::size_t line = 64 / bytes;
-    const std::size_t most = Board::kStagingBytes / n / 64 * line;
+    const std::size_t most = LocalChannel::kStagingBytes / n / 64 * line;
     const std::size_t slices = (call.count + most * n - 1) / (most * n) * n;
     const std::size_t lines = (call.count + line - 1) / line;
     return (lines + slices - 1) / slices * line;
@@ -123,23 +125,23 @@ class StagedReduce {
     return {from, std::min(lane_, call_.count - from)};
   }
   std::byte* lane(int member, std::uint64_t k, int of) const {
-    return board_.staging(member, first_ + k) + lane_ * bytes_ * static_cast<std::size_t>(of);
+    return channel_.staging(member, first_ + k) + lane_ * bytes_ * static_cast<std::size_t>(of);
   }
 
   void stage(std::uint64_t k) {
-    for (int member = 0; member < board_.size(); ++member) {
-      if (member == board_.index()) continue;
+    for (int member = 0; member < channel_.size(); ++member) {
+      if (member == channel_.index()) continue;
       const Range part = slice(k, member);
-      (past_caches_ ? copy_around_cache : copy_bytes)(lane(board_.index(), k, member),
+      (past_caches_ ? copy_around_cache : copy_bytes)(lane(channel_.index(), k, member),
                                                       input_of(call_) + part.from * bytes_,
                                                       part.count * bytes_);
     }
   }
 
   void reduce(std::uint64_t k) {
-    const int self = board_.index();
+    const int self = channel_.index();
     const Range part = slice(k, self);
-    for (int member = 0; member < board_.size(); ++member)
+    for (int member = 0; member < channel_.size(); ++member)
       inputs_[member] =
           member == self ? input_of(call_) + part.from * bytes_ : lane(member, k, self);
     std::byte* shared = lane(self, k, self);
@@ -162,16 +164,16 @@ class StagedReduce {
   }
 
   void copy_out(std::uint64_t k) {
-    if (!receives(call_, board_.index())) return;
-    for (int member = 0; member < board_.size(); ++member) {
-      if (member == board_.index()) continue;
+    if (!receives(call_, channel_.index())) return;
+    for (int member = 0; member < channel_.size(); ++member) {
+      if (member == channel_.index()) continue;
       const Range part = slice(k, member);
       copy_bytes(output_of(call_) + part.from * bytes_, lane(member, k, member),
                  part.count * bytes_);
     }
   }
 
-  Board& board_;
+  LocalChannel& channel_;
   const Call& call_;
   Deadline deadline_;
   std::size_t bytes_;            // of an element
@@ -186,15 +188,15 @@ class StagedReduce {
 
 }  // namespace
 
-void local_all_reduce(Board& board, const Agreement& agreement, const Call& call,
+void local_all_reduce(LocalChannel& channel, const Agreement& agreement, const Call& call,
                       Deadline deadline) {
   switch (agreement.mode) {
     case Mode::inlined:
-      return reduce_inlined(board, agreement, call);
+      return reduce_inlined(channel, agreement, call);
     case Mode::direct:
-      return reduce_direct(board, agreement, call, deadline);
+      return reduce_direct(channel, agreement, call, deadline);
     case Mode::staged:
-      return StagedReduce(board, call, deadline).run();
+      return StagedReduce(channel, call, deadline).run();
   }
 }
 

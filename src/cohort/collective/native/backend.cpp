@@ -40,7 +40,7 @@ NativeBackend::NativeBackend(Parts parts, Deadline deadline) : parts_(std::move(
   if (index == 0) {
     shared = transport::allocate_shared(
         *parts_.arena, members,
-        Board::shared_bytes(members, LocalMessenger::shared_bytes(members)));
+        LocalChannel::shared_bytes(members, LocalMessenger::shared_bytes(members)));
     if (members > 1) parts_.rendezvous->set(key, encode(shared), deadline);
   } else {
     shared = decode(parts_.rendezvous->get(key, deadline));
@@ -51,9 +51,9 @@ NativeBackend::NativeBackend(Parts parts, Deadline deadline) : parts_(std::move(
   for (const Peer& peer : parts_.placement.peers) tasks.push_back(peer.task);
   auto domain =
       std::make_shared<transport::Domain>(parts_.arena, parts_.arena_ranks, index, shared);
-  board_ = std::make_unique<Board>(std::move(domain), std::move(peers), std::move(tasks), deadline,
-                                   parts_.check);
-  local_ = std::make_unique<LocalMessenger>(*board_);
+  channel_ = std::make_unique<LocalChannel>(std::move(domain), std::move(peers), std::move(tasks),
+                                            deadline, parts_.check);
+  local_ = std::make_unique<LocalMessenger>(*channel_);
   if (parts_.placement.hosts() > 1) {
     remote_ = parts_.connect(parts_.rank, size(), parts_.id, parts_.rendezvous);
     sentinel_ = std::thread([this] { watch_for_failure(); });
@@ -63,13 +63,13 @@ NativeBackend::NativeBackend(Parts parts, Deadline deadline) : parts_(std::move(
 
 NativeBackend::~NativeBackend() {
   closing_.store(true);
-  board_->leave();
+  channel_->leave();
   if (sentinel_.joinable()) sentinel_.join();
 }
 
 std::string NativeBackend::name() const {
   if (remote_ != nullptr) return local_ranks_.size() > 1 ? "hierarchical" : "network";
-  return board_->reaches_everything() ? "inproc" : "shm";
+  return channel_->reaches_everything() ? "inproc" : "shm";
 }
 
 int NativeBackend::member_of(int rank) const {
@@ -79,33 +79,33 @@ int NativeBackend::member_of(int rank) const {
 }
 
 void NativeBackend::execute(const Call& call, Deadline deadline) {
-  board_->check([&] { return describe(call); });
+  channel_->check([&] { return describe(call); });
   if (remote_ != nullptr)
-    return hierarchical_execute({*board_, *remote_, parts_.placement, parts_.rank, parts_.tuning},
+    return hierarchical_execute({*channel_, *remote_, parts_.placement, parts_.rank, parts_.tuning},
                                 call, deadline);
-  Exposure exposure = exposure_of(call, board_->index(), board_->size());
+  Exposure exposure = exposure_of(call, channel_->index(), channel_->size());
   if (call.kind == CallKind::all_reduce)
-    exposure.inline_bytes = parts_.tuning.inline_bytes(board_->size());
-  const Agreement agreement = agree(*board_, call, exposure, true, deadline);
+    exposure.inline_bytes = parts_.tuning.inline_bytes(channel_->size());
+  const Agreement agreement = agree(*channel_, call, exposure, true, deadline);
   if (!agreement.mismatch.empty()) {
     // Every rank says what it saw itself; the shared record is for calls that come later.
     const Failure mismatch{FailureKind::mismatch, -1, agreement.mismatch, describe(call)};
-    board_->fail(mismatch);
+    channel_->fail(mismatch);
     mismatch.raise();
   }
-  local_execute(*board_, agreement, call, deadline);
+  local_execute(*channel_, agreement, call, deadline);
 }
 
 std::unique_ptr<Transfer> NativeBackend::send(int peer, std::span<const std::byte> bytes) {
   const int member = member_of(peer);
   if (member >= 0) return local_->send(member, transport::Lane::point_to_point, bytes);
-  return send_remotely(*board_, *remote_, parts_.placement.peers[peer], bytes);
+  return send_remotely(*channel_, *remote_, parts_.placement.peers[peer], bytes);
 }
 
 std::unique_ptr<Transfer> NativeBackend::receive(int peer, std::span<std::byte> bytes) {
   const int member = member_of(peer);
   if (member >= 0) return local_->receive(member, transport::Lane::point_to_point, bytes);
-  return receive_remotely(*board_, *remote_, parts_.placement.peers[peer], bytes);
+  return receive_remotely(*channel_, *remote_, parts_.placement.peers[peer], bytes);
 }
 
 std::unique_ptr<Backend> NativeBackend::subgroup(std::span<const int> ranks, const std::string& id,
@@ -138,17 +138,17 @@ std::unique_ptr<Backend> NativeBackend::subgroup(std::span<const int> ranks, con
 
 void NativeBackend::abort(const std::string& reason) noexcept {
   const Peer& self = parts_.placement.peers[parts_.rank];
-  board_->fail({FailureKind::aborted,
-                self.rank,
-                fmt::format("{} aborted the group: {}", self.name(), reason),
-                {}});
+  channel_->fail({FailureKind::aborted,
+                  self.rank,
+                  fmt::format("{} aborted the group: {}", self.name(), reason),
+                  {}});
 }
 
-void NativeBackend::leave() noexcept { board_->leave(); }
+void NativeBackend::leave() noexcept { channel_->leave(); }
 
 void NativeBackend::watch_for_failure() {
-  board_->domain().wait([&] { return closing_.load() || board_->broken(); }, Deadline::never());
-  if (const auto failure = board_->failure())
+  channel_->domain().wait([&] { return closing_.load() || channel_->broken(); }, Deadline::never());
+  if (const auto failure = channel_->failure())
     remote_->abort({static_cast<std::uint32_t>(failure->kind), failure->culprit, failure->text});
 }
 

@@ -6,23 +6,14 @@
 #include <thread>
 #include <vector>
 
-#include "cohort/collective/backend.h"
-#include "cohort/collective/native/board.h"
+#include "cohort/collective/backend/backend.h"
+#include "cohort/collective/native/local_channel.h"
 #include "cohort/collective/native/local_messenger.h"
-#include "cohort/collective/native/peer.h"
-#include "cohort/collective/tuning.h"
+#include "cohort/collective/native/placement.h"
+#include "cohort/collective/native/tuning.h"
 #include "cohort/transport/rendezvous.h"
 
 namespace cohort::collective {
-
-// Where the ranks of a group sit. `host_of[r]` numbers the hosts in order of their lowest rank.
-struct Placement {
-  std::vector<Peer> peers;   // by rank
-  std::vector<int> host_of;  // by rank
-
-  int hosts() const;
-  std::vector<int> ranks_on(int host) const;  // ascending; the first is the leader
-};
 
 // Cohort's own engine: shared memory among the ranks of a host, a messenger between hosts.
 class NativeBackend : public Backend {
@@ -43,7 +34,7 @@ class NativeBackend : public Backend {
     Check check = {};         // ends the wait for the others
   };
 
-  // Collective over the group: the leaders make the boards, the others find them.
+  // Collective over the group: the leaders make the channels, the others find them.
   NativeBackend(Parts parts, Deadline deadline);
   ~NativeBackend() override;
 
@@ -66,7 +57,7 @@ class NativeBackend : public Backend {
 
   Parts parts_;
   std::vector<int> local_ranks_;
-  std::unique_ptr<Board> board_;
+  std::unique_ptr<LocalChannel> channel_;
   std::unique_ptr<LocalMessenger> local_;
   std::unique_ptr<transport::Messenger> remote_;
   std::atomic<bool> closing_ = false;

@@ -3,41 +3,41 @@
 #include <algorithm>
 #include <vector>
 
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 
 namespace cohort::collective {
 
 namespace {
 
-using Mark = Board::Mark;
+using Mark = LocalChannel::Mark;
 
 class Staged {
  public:
-  Staged(Board& board, const std::byte* in, const ExchangePlan& plan, Deadline deadline)
-      : board_(board),
+  Staged(LocalChannel& channel, const std::byte* in, const ExchangePlan& plan, Deadline deadline)
+      : channel_(channel),
         in_(in),
         plan_(plan),
         deadline_(deadline),
-        lane_(Board::kStagingBytes / static_cast<std::size_t>(plan.pieces) / 64 * 64),
-        chunks_(static_cast<std::size_t>(board.size())) {}
+        lane_(LocalChannel::kStagingBytes / static_cast<std::size_t>(plan.pieces) / 64 * 64),
+        chunks_(static_cast<std::size_t>(channel.size())) {}
 
   void run(const Consume& consume) {
-    const std::uint64_t first = board_.first_window();
+    const std::uint64_t first = channel_.first_window();
     const std::uint64_t windows = count_windows();
-    board_.advance(windows);
+    channel_.advance(windows);
     if (windows > 0) stage(first, 0);
     for (std::uint64_t k = 0; k < windows; ++k) {
       if (k + 1 < windows) stage(first, k + 1);
-      board_.await_all(Mark::staged, first + k + 1, deadline_);
+      channel_.await_all(Mark::staged, first + k + 1, deadline_);
       read(first, k, consume);
-      board_.post(Mark::consumed, first + k + 1);
+      channel_.post(Mark::consumed, first + k + 1);
     }
   }
 
  private:
   std::uint64_t count_windows() const {
     std::size_t longest = 0;
-    for (int source = 0; source < board_.size(); ++source)
+    for (int source = 0; source < channel_.size(); ++source)
       for (int piece = 0; piece < plan_.pieces; ++piece)
         longest = std::max(longest, plan_.extent(source, piece).bytes);
     return (longest + lane_ - 1) / lane_;
@@ -53,33 +53,33 @@ class Staged {
 
   void stage(std::uint64_t first, std::uint64_t k) {
     const std::uint64_t window = first + k;
-    if (window >= Board::kStagingBuffers)
-      board_.await_all(Mark::consumed, window + 1 - Board::kStagingBuffers, deadline_);
-    std::byte* buffer = board_.staging(board_.index(), window);
+    if (window >= LocalChannel::kStagingBuffers)
+      channel_.await_all(Mark::consumed, window + 1 - LocalChannel::kStagingBuffers, deadline_);
+    std::byte* buffer = channel_.staging(channel_.index(), window);
     for (int piece = 0; piece < plan_.pieces; ++piece) {
-      if (plan_.pieces > 1 && piece == board_.index()) continue;
-      const Extent extent = part(board_.index(), piece, k);
+      if (plan_.pieces > 1 && piece == channel_.index()) continue;
+      const Extent extent = part(channel_.index(), piece, k);
       if (extent.bytes > 0)
         copy_around_cache(buffer + lane_ * static_cast<std::size_t>(piece), in_ + extent.offset,
                           extent.bytes);
     }
-    board_.post(Mark::staged, window + 1);
+    channel_.post(Mark::staged, window + 1);
   }
 
   void read(std::uint64_t first, std::uint64_t k, const Consume& consume) {
-    const int piece = plan_.pieces > 1 ? board_.index() : 0;
-    for (int source = 0; source < board_.size(); ++source) {
+    const int piece = plan_.pieces > 1 ? channel_.index() : 0;
+    for (int source = 0; source < channel_.size(); ++source) {
       const Extent extent = part(source, piece, k);
       const std::byte* data =
-          source == board_.index()
+          source == channel_.index()
               ? in_ + extent.offset
-              : board_.staging(source, first + k) + lane_ * static_cast<std::size_t>(piece);
+              : channel_.staging(source, first + k) + lane_ * static_cast<std::size_t>(piece);
       chunks_[source] = {data, extent.bytes};
     }
     consume(k * lane_, chunks_);
   }
 
-  Board& board_;
+  LocalChannel& channel_;
   const std::byte* in_;
   const ExchangePlan& plan_;
   Deadline deadline_;
@@ -89,30 +89,30 @@ class Staged {
 
 }  // namespace
 
-void exchange(Board& board, const Agreement& agreement, const std::byte* in,
+void exchange(LocalChannel& channel, const Agreement& agreement, const std::byte* in,
               const ExchangePlan& plan, const Consume& consume, Deadline deadline) {
-  if (agreement.mode == Mode::staged && board.size() > 1) {
-    Staged(board, in, plan, deadline).run(consume);
+  if (agreement.mode == Mode::staged && channel.size() > 1) {
+    Staged(channel, in, plan, deadline).run(consume);
     return;
   }
-  const int piece = plan.pieces > 1 ? board.index() : 0;
-  std::vector<Chunk> chunks(static_cast<std::size_t>(board.size()));
-  for (int source = 0; source < board.size(); ++source) {
+  const int piece = plan.pieces > 1 ? channel.index() : 0;
+  std::vector<Chunk> chunks(static_cast<std::size_t>(channel.size()));
+  for (int source = 0; source < channel.size(); ++source) {
     const Extent extent = plan.extent(source, piece);
     if (extent.bytes == 0) continue;
-    const Board::Slot& slot = board.slot(source, agreement.sequence);
-    const std::byte* base = source == board.index() ? in
+    const LocalChannel::Slot& slot = channel.slot(source, agreement.sequence);
+    const std::byte* base = source == channel.index() ? in
                             : agreement.mode == Mode::inlined
                                 ? slot.inline_data
-                                : board.domain().arena().resolve(slot.record.in);
+                                : channel.domain().arena().resolve(slot.record.in);
     chunks[source] = {base + extent.offset, extent.bytes};
   }
   consume(0, chunks);
   if (agreement.mode == Mode::inlined) return;
-  const std::uint64_t window = board.first_window();
-  board.advance(1);
-  board.post(Mark::consumed, window + 1);
-  board.await_all(Mark::consumed, window + 1, deadline);
+  const std::uint64_t window = channel.first_window();
+  channel.advance(1);
+  channel.post(Mark::consumed, window + 1);
+  channel.await_all(Mark::consumed, window + 1, deadline);
 }
 
 }  // namespace cohort::collective

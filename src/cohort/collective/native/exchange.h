@@ -4,7 +4,7 @@
 #include <span>
 
 #include "cohort/collective/native/agree.h"
-#include "cohort/collective/native/board.h"
+#include "cohort/collective/native/local_channel.h"
 
 namespace cohort::collective {
 
@@ -36,7 +36,7 @@ using Consume = std::function<void(std::size_t offset, std::span<const Chunk> ch
 //   direct:  one call of `consume` with everything, then a wait until all have read.
 //   staged:  every member copies a window of each piece into a staging buffer while the others read
 //            the window before: each byte is copied once more than in direct.
-void exchange(Board& board, const Agreement& agreement, const std::byte* in,
+void exchange(LocalChannel& channel, const Agreement& agreement, const std::byte* in,
               const ExchangePlan& plan, const Consume& consume, Deadline deadline);
 
 }  // namespace cohort::collective

@@ -27,12 +27,12 @@ std::string compare_between_hosts(const Hosts& hosts, const CallRecord& own,
 }
 
 // Every rank learns whether all agree: members of a host find out from their leader, who either
-// meets them in a barrier or breaks the board.
+// meets them in a barrier or breaks the channel.
 void agree_everywhere(const Hosts& hosts, const Call& call, Deadline deadline) {
-  const Agreement local = agree(hosts.board, call, {}, false, deadline);
+  const Agreement local = agree(hosts.channel, call, {}, false, deadline);
   std::string mismatch = local.mismatch;
   if (hosts.is_leader())
-    mismatch = compare_between_hosts(hosts, hosts.board.slot(0, local.sequence).record, mismatch,
+    mismatch = compare_between_hosts(hosts, hosts.channel.slot(0, local.sequence).record, mismatch,
                                      deadline);
   if (mismatch.empty()) {
     Call barrier;
@@ -65,20 +65,11 @@ void execute(const Hosts& hosts, const Call& call, Deadline deadline) {
 
 }  // namespace
 
-void raise_mismatch(const Hosts& hosts, const Call& call, const std::string& text) {
-  const Failure failure{FailureKind::mismatch, -1, text, describe(call)};
-  if (hosts.is_leader()) {
-    hosts.board.fail(failure);
-    hosts.remote.abort({static_cast<std::uint32_t>(failure.kind), failure.culprit, failure.text});
-  }
-  failure.raise();
-}
-
 void hierarchical_execute(const Hosts& hosts, const Call& call, Deadline deadline) {
   if (!hosts.is_leader() && !deadline.is_never())
     deadline = Deadline::at(deadline.when() + kLeaderFirst);
   or_spread_failure(
-      hosts.board, hosts.remote, [&] { return describe(call); },
+      hosts.channel, hosts.remote, [&] { return describe(call); },
       [&] { execute(hosts, call, deadline); });
 }
 

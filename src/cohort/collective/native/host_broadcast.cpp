@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cohort/collective/native/host_moves.h"
+#include "cohort/collective/native/messages.h"
 
 namespace cohort::collective {
 

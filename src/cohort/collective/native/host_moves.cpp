@@ -3,46 +3,15 @@
 #include <algorithm>
 #include <numeric>
 
-#include "cohort/collective/kernels.h"
-#include "cohort/collective/native/local.h"
-#include "cohort/collective/native/spread_failure.h"
+#include "cohort/collective/native/agree.h"
+#include "cohort/collective/native/messages.h"
+#include "cohort/collective/reduction/kernels.h"
 
 namespace cohort::collective {
 
-using transport::Lane;
-
-void Messages::send(int rank, const std::byte* data, std::size_t bytes) {
-  if (bytes > 0)
-    transfers_.emplace_back(hosts_.remote.send(rank, Lane::collective, {data, bytes}), bytes);
-}
-
-void Messages::receive(int rank, std::byte* data, std::size_t bytes) {
-  if (bytes > 0)
-    transfers_.emplace_back(hosts_.remote.receive(rank, Lane::collective, {data, bytes}), bytes);
-}
-
-void Messages::wait(Deadline deadline) {
-  for (auto& [transfer, bytes] : transfers_) transfer->wait(bytes, deadline);
-  transfers_.clear();
-}
-
-void run_local(const Hosts& hosts, const Call& step, Deadline deadline) {
-  Board& board = hosts.board;
-  // Here, as the caller has messages to other hosts under way: they hear the cause before those are
-  // given up.
-  or_spread_failure(
-      board, hosts.remote, [&] { return describe(step); },
-      [&] {
-        const Agreement agreement =
-            agree(board, step, exposure_of(step, board.index(), board.size()), true, deadline);
-        COHORT_CHECK(agreement.mismatch.empty(), "{}", agreement.mismatch);
-        local_execute(board, agreement, step, deadline);
-      });
-}
-
 namespace {
 
-// One call, seen from one rank: where everybody's elements are.
+// One call, seen from one rank: where every rank's elements are.
 class Mover {
  public:
   Mover(const Hosts& hosts, const Call& call, Deadline deadline)
@@ -190,7 +159,7 @@ class Mover {
     std::vector<std::size_t> sends(local_ranks_.size(), 0), receives(local_ranks_.size(), 0);
     sends[root] = counts[hosts_.rank] * element_;
     std::vector<std::byte> arrived;
-    if (hosts_.board.index() == root) {
+    if (hosts_.channel.index() == root) {
       for (std::size_t i = 0; i < local_ranks_.size(); ++i)
         receives[i] = counts[local_ranks_[i]] * element_;
       arrived.resize(std::accumulate(receives.begin(), receives.end(), std::size_t{0}));
@@ -221,7 +190,7 @@ class Mover {
   Messages messages_;
 };
 
-// Every rank gets everybody's counts, so that all of them see the same difference.
+// Every rank gets all ranks' counts, so that all of them see the same difference.
 void compare_counts(const Hosts& hosts, const Call& call, Deadline deadline) {
   const std::size_t n = hosts.placement.peers.size();
   std::vector<std::uint64_t> own(call.send_counts.begin(), call.send_counts.end());

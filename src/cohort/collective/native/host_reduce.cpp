@@ -2,14 +2,14 @@
 
 #include <algorithm>
 
-#include "cohort/collective/kernels.h"
 #include "cohort/collective/native/exchange.h"
-#include "cohort/collective/native/host_moves.h"
 #include "cohort/collective/native/host_rounds.h"
+#include "cohort/collective/native/messages.h"
 #include "cohort/collective/native/partials.h"
-#include "cohort/collective/native/slices.h"
 #include "cohort/collective/native/spread_failure.h"
-#include "cohort/collective/reduce_tree.h"
+#include "cohort/collective/reduction/kernels.h"
+#include "cohort/collective/reduction/reduce_tree.h"
+#include "cohort/collective/reduction/slices.h"
 
 namespace cohort::collective {
 
@@ -40,8 +40,8 @@ class SharedMemory {
 struct Flight {
   Flight(const Hosts& hosts, std::size_t partial_bytes, std::size_t result_bytes,
          std::size_t received_bytes)
-      : partials(hosts.board.domain().arena(), partial_bytes),
-        result(hosts.board.domain().arena(), result_bytes),
+      : partials(hosts.channel.domain().arena(), partial_bytes),
+        result(hosts.channel.domain().arena(), result_bytes),
         received(std::make_unique_for_overwrite<std::byte[]>(received_bytes)),
         contributions(hosts),
         results(hosts),
@@ -67,7 +67,7 @@ class HostReduce {
         call_(call),
         deadline_(deadline),
         size_(static_cast<int>(hosts.placement.peers.size())),
-        members_(hosts.board.size()),
+        members_(hosts.channel.size()),
         element_(size_of(call.dtype)),
         in_(static_cast<const std::byte*>(call.in)),
         out_(static_cast<std::byte*>(call.out)),
@@ -227,25 +227,25 @@ class HostReduce {
 
   // Member i reduces slice i of the block for every node of this host into the leader's partials.
   void reduce_locally(const Flight& flight, const HostBlock& block) {
-    Board& board = hosts_.board;
+    LocalChannel& channel = hosts_.channel;
     const std::size_t elements = flight.round.elements;
     const std::vector<Subtree>& nodes = nodes_[hosts_.host()];
     const std::byte* input = in_ + block.offset * element_;
     const Agreement agreement =
-        agree(board, step(CallKind::reduce_scatter, block.count),
+        agree(channel, step(CallKind::reduce_scatter, block.count),
               {input, block.count * element_, flight.partials.data(),
                hosts_.is_leader() ? elements * bytes_of(nodes, reduction_) : 0},
               false, deadline_);
     std::byte* target =
-        board.domain().arena().resolve(board.slot(0, agreement.sequence).record.out);
+        channel.domain().arena().resolve(channel.slot(0, agreement.sequence).record.out);
     const std::vector<int> ranks = hosts_.placement.ranks_on(hosts_.host());
-    const Range slice = slice_of(block.count, element_, board.index(), members_);
+    const Range slice = slice_of(block.count, element_, channel.index(), members_);
     const ExchangePlan plan{members_, [&](int, int piece) -> Extent {
                               const Range part = slice_of(block.count, element_, piece, members_);
                               return {part.from * element_, part.count * element_};
                             }};
     exchange(
-        board, agreement, input, plan,
+        channel, agreement, input, plan,
         [&](std::size_t offset, std::span<const Chunk> chunks) {
           const std::size_t at = block.at + slice.from + offset / element_;
           std::byte* to = target;
@@ -260,10 +260,10 @@ class HostReduce {
 
   // Every member that gets a result copies its part of it from the leader's memory.
   void hand_out(const Flight& flight) {
-    Board& board = hosts_.board;
+    LocalChannel& channel = hosts_.channel;
     const HostRound& round = flight.round;
     const Agreement agreement =
-        agree(board, step(CallKind::broadcast, round.elements),
+        agree(channel, step(CallKind::broadcast, round.elements),
               {flight.result.data(), hosts_.is_leader() ? round.elements * element_ : 0}, false,
               deadline_);
     const std::vector<int> ranks = hosts_.placement.ranks_on(hosts_.host());
@@ -275,7 +275,7 @@ class HostReduce {
                               return {block.at * element_, block.count * element_};
                             }};
     exchange(
-        board, agreement, flight.result.data(), plan,
+        channel, agreement, flight.result.data(), plan,
         [&](std::size_t offset, std::span<const Chunk> chunks) {
           if (receives())
             copy_bytes(out_ + round.from * element_ + offset, chunks[0].data, chunks[0].bytes);
@@ -305,7 +305,7 @@ void host_reduce(const Hosts& hosts, const Call& call, Deadline deadline) {
   HostReduce reduce(hosts, call, deadline);
   // The other hosts hear of a failure before the messages under way are given up: its cause first.
   or_spread_failure(
-      hosts.board, hosts.remote, [&] { return describe(call); }, [&] { reduce.run(); });
+      hosts.channel, hosts.remote, [&] { return describe(call); }, [&] { reduce.run(); });
 }
 
 }  // namespace cohort::collective

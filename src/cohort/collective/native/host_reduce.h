@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cohort/collective/native/hierarchical.h"
+#include "cohort/collective/native/hosts.h"
 
 namespace cohort::collective {
 

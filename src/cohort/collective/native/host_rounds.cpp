@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cohort/collective/native/slices.h"
+#include "cohort/collective/reduction/slices.h"
 
 namespace cohort::collective {
 
@@ -18,10 +18,10 @@ HostRounds::HostRounds(const Call& call, const Placement& placement)
   const auto hosts = static_cast<std::size_t>(hosts_);
   const std::size_t block = std::min(kBlockBytes, kRoundBytes / hosts);
   if (scatters()) {
-    std::size_t crowd = 1;
+    std::size_t most_ranks = 1;
     for (int host = 0; host < hosts_; ++host)
-      crowd = std::max(crowd, placement.ranks_on(host).size());
-    step_ = whole_lines(block / crowd) / element_;
+      most_ranks = std::max(most_ranks, placement.ranks_on(host).size());
+    step_ = whole_lines(block / most_ranks) / element_;
   } else {
     step_ = whole_lines(block) * hosts / element_;
   }

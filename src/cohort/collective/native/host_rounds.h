@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "cohort/collective/call.h"
-#include "cohort/collective/native/backend.h"
+#include "cohort/collective/backend/call.h"
+#include "cohort/collective/native/placement.h"
 
 namespace cohort::collective {
 

@@ -25,10 +25,10 @@ void LeaderExchange::send(int host, std::span<const std::byte> data) {
   message.host = host;
   message.head = WireRecord{own_, mismatch_}.encode();
   const bool has_data = mismatch_.empty() && !data.empty();
-  if (has_data && data.size() <= WireRecord::kRoom)
-    std::copy(data.begin(), data.end(), WireRecord::room(message.head));
+  if (has_data && data.size() <= WireRecord::kPayloadBytes)
+    std::copy(data.begin(), data.end(), WireRecord::payload(message.head));
   message.head_transfer = hosts_.remote.send(leader, Lane::collective, message.head);
-  if (has_data && data.size() > WireRecord::kRoom) {
+  if (has_data && data.size() > WireRecord::kPayloadBytes) {
     message.data_transfer = hosts_.remote.send(leader, Lane::collective, data);
     message.data_bytes = data.size();
   }
@@ -66,8 +66,8 @@ void LeaderExchange::compare_all(Deadline deadline) {
 void LeaderExchange::move_data(Deadline deadline) {
   for (auto& message : receives_) {
     const std::span<std::byte> in = message->in;
-    if (in.size() <= WireRecord::kRoom) {
-      std::copy_n(WireRecord::room(message->head), in.size(), in.data());
+    if (in.size() <= WireRecord::kPayloadBytes) {
+      std::copy_n(WireRecord::payload(message->head), in.size(), in.data());
       continue;
     }
     message->data_transfer =

@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "cohort/collective/native/hierarchical.h"
+#include "cohort/collective/native/hosts.h"
 #include "cohort/collective/native/wire_record.h"
 
 namespace cohort::collective {
 
 // One leader's messages to and from other leaders in which data travels together with the
 // description of the call, so that agreement costs no round of its own. A message is a WireRecord
-// of fixed size, whatever was called; data of at most WireRecord::kRoom bytes stands inside it,
+// of fixed size, whatever was called; data of at most WireRecord::kPayloadBytes stands inside it,
 // more follows as a second message without waiting for an answer. A description that differs ends
-// the group, so data that nobody receives does no harm.
+// the group, so data that no leader receives does no harm.
 //
 // Confined to one thread. Memory given to swap(), send() and receive() must stay until wait()
 // returns or throws; after a mismatch, what was given to send() until this is destroyed.

@@ -2,10 +2,10 @@
 
 #include <numeric>
 
-#include "cohort/collective/kernels.h"
 #include "cohort/collective/native/all_reduce.h"
 #include "cohort/collective/native/exchange.h"
-#include "cohort/collective/reduce_tree.h"
+#include "cohort/collective/reduction/kernels.h"
+#include "cohort/collective/reduction/reduce_tree.h"
 
 namespace cohort::collective {
 
@@ -37,15 +37,16 @@ void ignore(std::size_t, std::span<const Chunk>) {}
 
 }  // namespace
 
-void local_execute(Board& board, const Agreement& agreement, const Call& call, Deadline deadline) {
-  const int self = board.index();
-  const auto n = static_cast<std::size_t>(board.size());
+void local_execute(LocalChannel& channel, const Agreement& agreement, const Call& call,
+                   Deadline deadline) {
+  const int self = channel.index();
+  const auto n = static_cast<std::size_t>(channel.size());
   const std::size_t bytes = size_of(call.dtype);
   const std::size_t run = call.count * bytes;
   const auto* in = static_cast<const std::byte*>(call.in);
   auto* out = static_cast<std::byte*>(call.out);
   const auto record = [&](int member) -> const CallRecord& {
-    return board.slot(member, agreement.sequence).record;
+    return channel.slot(member, agreement.sequence).record;
   };
   const auto whole_input = [&](int source, int) -> Extent { return {0, record(source).in_bytes}; };
   const auto equal_pieces = [&](int source, int piece) -> Extent {
@@ -53,7 +54,7 @@ void local_execute(Board& board, const Agreement& agreement, const Call& call, D
     return {run * static_cast<std::size_t>(piece), run};
   };
   const auto move = [&](const ExchangePlan& plan, const Consume& consume) {
-    exchange(board, agreement, in, plan, consume, deadline);
+    exchange(channel, agreement, in, plan, consume, deadline);
   };
 
   switch (call.kind) {
@@ -61,7 +62,7 @@ void local_execute(Board& board, const Agreement& agreement, const Call& call, D
       return;
     case CallKind::all_reduce:
     case CallKind::reduce:
-      return local_all_reduce(board, agreement, call, deadline);
+      return local_all_reduce(channel, agreement, call, deadline);
     case CallKind::broadcast:
       return move({1, whole_input}, [&](std::size_t at, std::span<const Chunk> chunks) {
         copy(out + at, chunks[call.root]);
@@ -76,30 +77,32 @@ void local_execute(Board& board, const Agreement& agreement, const Call& call, D
       return move({1, whole_input},
                   collect_into(out, packed_offsets(std::vector(n, call.count), bytes)));
     case CallKind::scatter:
-      return move({board.size(), equal_pieces}, [&](std::size_t at, std::span<const Chunk> chunks) {
-        copy(out + at, chunks[call.root]);
-      });
+      return move({channel.size(), equal_pieces},
+                  [&](std::size_t at, std::span<const Chunk> chunks) {
+                    copy(out + at, chunks[call.root]);
+                  });
     case CallKind::all_to_all:
-      return move({board.size(), equal_pieces},
+      return move({channel.size(), equal_pieces},
                   collect_into(out, packed_offsets(std::vector(n, call.count), bytes)));
     case CallKind::all_to_all_v: {
       const auto piece_of = [&](int source, int piece) -> Extent {
-        const std::uint64_t* counts = board.counts(source, agreement.sequence);
+        const std::uint64_t* counts = channel.counts(source, agreement.sequence);
         const std::uint64_t before = std::accumulate(counts, counts + piece, std::uint64_t{0});
         return {before * bytes, counts[piece] * bytes};
       };
-      return move({board.size(), piece_of},
+      return move({channel.size(), piece_of},
                   collect_into(out, packed_offsets(call.receive_counts, bytes)));
     }
     case CallKind::reduce_scatter: {
       const TreeReducer reducer(
-          Reduction{call.dtype, call.op, board.size(), call.pre_scale, call.post_scale});
+          Reduction{call.dtype, call.op, channel.size(), call.pre_scale, call.post_scale});
       std::vector<const std::byte*> inputs(n);
-      return move({board.size(), equal_pieces}, [&](std::size_t at, std::span<const Chunk> chunks) {
-        for (std::size_t i = 0; i < n; ++i) inputs[i] = chunks[i].data;
-        std::byte* to = out + at;
-        reducer.run(inputs, {&to, 1}, chunks[0].bytes / bytes);
-      });
+      return move({channel.size(), equal_pieces},
+                  [&](std::size_t at, std::span<const Chunk> chunks) {
+                    for (std::size_t i = 0; i < n; ++i) inputs[i] = chunks[i].data;
+                    std::byte* to = out + at;
+                    reducer.run(inputs, {&to, 1}, chunks[0].bytes / bytes);
+                  });
     }
   }
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 
 namespace cohort::collective {
 
@@ -48,11 +48,11 @@ class LocalMessenger::LocalTransfer : public Transfer {
     if (pending_->finished.load()) return;
     std::lock_guard lock(messenger_.mutex_);
     Queue& queue = (is_send_ ? messenger_.sends_ : messenger_.receives_)[peer_];
-    if (std::erase(queue, pending_) > 0 && !messenger_.board_.broken())
+    if (std::erase(queue, pending_) > 0 && !messenger_.channel_.broken())
       messenger_.abort({static_cast<std::uint32_t>(FailureKind::aborted),
-                        messenger_.board_.peer(messenger_.board_.index()).rank,
+                        messenger_.channel_.peer(messenger_.channel_.index()).rank,
                         fmt::format("{} gave up a message half-way",
-                                    messenger_.board_.peer(messenger_.board_.index()).name())});
+                                    messenger_.channel_.peer(messenger_.channel_.index()).name())});
   }
 
   std::size_t done() const override { return pending_->done.load(); }
@@ -62,10 +62,10 @@ class LocalMessenger::LocalTransfer : public Transfer {
       messenger_.progress();
       return bytes < pending_->bytes ? done() >= bytes : pending_->finished.load();
     };
-    messenger_.board_.wait(
+    messenger_.channel_.wait(
         ready, [&] { return peer_; }, deadline,
         fmt::format("{} {} ({} bytes)", is_send_ ? "send to" : "recv from",
-                    messenger_.board_.peer(peer_).name(), pending_->bytes));
+                    messenger_.channel_.peer(peer_).name(), pending_->bytes));
   }
 
  private:
@@ -79,19 +79,19 @@ std::size_t LocalMessenger::shared_bytes(int members) {
   return sizeof(Mailbox) * static_cast<std::size_t>(members) * static_cast<std::size_t>(members);
 }
 
-LocalMessenger::LocalMessenger(Board& board)
-    : board_(board),
-      sends_(static_cast<std::size_t>(board.size())),
-      receives_(static_cast<std::size_t>(board.size())),
-      chunk_buffers_(static_cast<std::size_t>(board.size()), nullptr) {}
+LocalMessenger::LocalMessenger(LocalChannel& channel)
+    : channel_(channel),
+      sends_(static_cast<std::size_t>(channel.size())),
+      receives_(static_cast<std::size_t>(channel.size())),
+      chunk_buffers_(static_cast<std::size_t>(channel.size()), nullptr) {}
 
 LocalMessenger::~LocalMessenger() {
   for (std::byte* buffer : chunk_buffers_)
-    if (buffer != nullptr) board_.domain().retire(buffer);
+    if (buffer != nullptr) channel_.domain().retire(buffer);
 }
 
 LocalMessenger::Mailbox& LocalMessenger::mailbox(int from, int to) const {
-  return reinterpret_cast<Mailbox*>(board_.extra())[from * board_.size() + to];
+  return reinterpret_cast<Mailbox*>(channel_.extra())[from * channel_.size() + to];
 }
 
 std::unique_ptr<Transfer> LocalMessenger::send(int peer, transport::Lane,
@@ -100,7 +100,7 @@ std::unique_ptr<Transfer> LocalMessenger::send(int peer, transport::Lane,
   pending->memory = const_cast<std::byte*>(bytes.data());  // only read
   pending->bytes = bytes.size();
   pending->direct = bytes.size() > kChunkBytes &&
-                    board_.domain().arena().locate(bytes.data(), bytes.size()).reachable();
+                    channel_.domain().arena().locate(bytes.data(), bytes.size()).reachable();
   return post(sends_, peer, std::move(pending));
 }
 
@@ -114,7 +114,7 @@ std::unique_ptr<Transfer> LocalMessenger::receive(int peer, transport::Lane,
 
 std::unique_ptr<Transfer> LocalMessenger::post(std::vector<Queue>& queues, int peer,
                                                std::shared_ptr<Pending> pending) {
-  board_.check([&] { return describe(&queues == &sends_, peer, pending->bytes); });
+  channel_.check([&] { return describe(&queues == &sends_, peer, pending->bytes); });
   {
     std::lock_guard lock(mutex_);
     queues[peer].push_back(pending);
@@ -125,15 +125,15 @@ std::unique_ptr<Transfer> LocalMessenger::post(std::vector<Queue>& queues, int p
 
 std::string LocalMessenger::describe(bool is_send, int peer, std::size_t bytes) const {
   return fmt::format("{} {} ({} bytes)", is_send ? "send to" : "recv from",
-                     board_.peer(peer).name(), bytes);
+                     channel_.peer(peer).name(), bytes);
 }
 
 void LocalMessenger::abort(const transport::AbortNotice& notice) noexcept {
-  board_.fail({static_cast<FailureKind>(notice.kind), notice.culprit, notice.text, {}});
+  channel_.fail({static_cast<FailureKind>(notice.kind), notice.culprit, notice.text, {}});
 }
 
 std::optional<transport::AbortNotice> LocalMessenger::aborted() const {
-  const auto failure = board_.failure();
+  const auto failure = channel_.failure();
   if (!failure) return std::nullopt;
   return transport::AbortNotice{static_cast<std::uint32_t>(failure->kind), failure->culprit,
                                 failure->text};
@@ -141,7 +141,7 @@ std::optional<transport::AbortNotice> LocalMessenger::aborted() const {
 
 void LocalMessenger::progress() {
   std::lock_guard lock(mutex_);
-  for (int peer = 0; peer < board_.size(); ++peer) {
+  for (int peer = 0; peer < channel_.size(); ++peer) {
     for (Queue* queue : {&sends_[peer], &receives_[peer]}) {
       while (!queue->empty()) {
         Pending& head = *queue->front();
@@ -155,7 +155,7 @@ void LocalMessenger::progress() {
 }
 
 bool LocalMessenger::send_chunk(int peer, Pending& pending) {
-  Mailbox& box = mailbox(board_.index(), peer);
+  Mailbox& box = mailbox(channel_.index(), peer);
   if (pending.posted) {  // direct, waiting for its reader
     if (box.taken.load() < pending.chunk) return false;
     pending.done.store(pending.bytes);
@@ -168,11 +168,11 @@ bool LocalMessenger::send_chunk(int peer, Pending& pending) {
   slot.message_bytes = pending.bytes;
   if (pending.direct) {
     slot.bytes = pending.bytes;
-    slot.data = board_.domain().arena().locate(pending.memory, pending.bytes);
+    slot.data = channel_.domain().arena().locate(pending.memory, pending.bytes);
     pending.posted = true;
     pending.chunk = chunk;
   } else {
-    transport::Arena& arena = board_.domain().arena();
+    transport::Arena& arena = channel_.domain().arena();
     std::byte*& buffers = chunk_buffers_[peer];
     if (buffers == nullptr) buffers = arena.allocate(kSlots * kChunkBytes);
     std::byte* buffer = buffers + chunk % kSlots * kChunkBytes;
@@ -184,31 +184,31 @@ bool LocalMessenger::send_chunk(int peer, Pending& pending) {
     if (pending.moved == pending.bytes) pending.finished.store(true);
   }
   box.sent.store(chunk);
-  board_.domain().notify(peer);
+  channel_.domain().notify(peer);
   return true;
 }
 
 bool LocalMessenger::receive_chunk(int peer, Pending& pending) {
-  Mailbox& box = mailbox(peer, board_.index());
+  Mailbox& box = mailbox(peer, channel_.index());
   const std::uint64_t chunk = box.taken.load() + 1;
   if (box.sent.load() < chunk) return false;
   const auto& slot = box.slots[chunk % kSlots];
   if (slot.message_bytes != pending.bytes) {
-    board_.fail({FailureKind::mismatch, board_.peer(peer).rank,
-                 fmt::format("the ranks' calls differ: {} sent {} bytes where {} expects {}",
-                             board_.peer(peer).name(), slot.message_bytes,
-                             board_.peer(board_.index()).name(), pending.bytes),
-                 fmt::format("recv from {}", board_.peer(peer).name())});
+    channel_.fail({FailureKind::mismatch, channel_.peer(peer).rank,
+                   fmt::format("the ranks' calls differ: {} sent {} bytes where {} expects {}",
+                               channel_.peer(peer).name(), slot.message_bytes,
+                               channel_.peer(channel_.index()).name(), pending.bytes),
+                   fmt::format("recv from {}", channel_.peer(peer).name())});
     return false;
   }
   if (slot.bytes > 0)
-    copy_bytes(pending.memory + pending.moved, board_.domain().arena().resolve(slot.data),
+    copy_bytes(pending.memory + pending.moved, channel_.domain().arena().resolve(slot.data),
                slot.bytes);
   pending.moved += slot.bytes;
   pending.done.store(pending.moved);
   if (pending.moved == pending.bytes) pending.finished.store(true);
   box.taken.store(chunk);
-  board_.domain().notify(peer);
+  channel_.domain().notify(peer);
   return true;
 }
 

@@ -5,23 +5,23 @@
 #include <mutex>
 #include <vector>
 
-#include "cohort/collective/native/board.h"
+#include "cohort/collective/native/local_channel.h"
 #include "cohort/transport/messenger.h"
 
 namespace cohort::collective {
 
 // Point-to-point messages between the members of one domain; peers are member indices, the lane
-// does not matter. Each ordered pair has a mailbox in the board's extra memory, with two slots for
-// chunks: small messages and memory that the peer cannot reach are copied into a buffer of the
+// does not matter. Each ordered pair has a mailbox in the extra memory of the channel, two slots
+// for chunks: small messages and memory that the peer cannot reach are copied into a buffer of the
 // sender's, large reachable messages are read where they lie.
 //
 // Transfers make progress while some thread waits on any of them.
-// Threads: thread-safe. Ownership: the board must outlive this and all its transfers.
+// Threads: thread-safe. Ownership: the channel must outlive this and all its transfers.
 class LocalMessenger : public transport::Messenger {
  public:
   static std::size_t shared_bytes(int members);
 
-  explicit LocalMessenger(Board& board);
+  explicit LocalMessenger(LocalChannel& channel);
   ~LocalMessenger() override;
 
   std::unique_ptr<transport::Transfer> send(int peer, transport::Lane lane,
@@ -45,7 +45,7 @@ class LocalMessenger : public transport::Messenger {
   std::unique_ptr<transport::Transfer> post(std::vector<Queue>& queues, int peer,
                                             std::shared_ptr<Pending> pending);
 
-  Board& board_;
+  LocalChannel& channel_;
   std::mutex mutex_;                       // guards all below
   std::vector<Queue> sends_, receives_;    // by peer
   std::vector<std::byte*> chunk_buffers_;  // by peer, made when first used

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 
 namespace cohort::collective {
 
@@ -33,17 +33,6 @@ struct Inputs {
 };
 
 }  // namespace
-
-std::size_t bytes_of(const Subtree& node, const Reduction& reduction) {
-  return node.count > 1 ? kernels(reduction.dtype, reduction.op).accumulator_bytes
-                        : size_of(reduction.dtype);
-}
-
-std::size_t bytes_of(std::span<const Subtree> nodes, const Reduction& reduction) {
-  std::size_t bytes = 0;
-  for (const Subtree& node : nodes) bytes += bytes_of(node, reduction);
-  return bytes;
-}
 
 void reduce_node(const Reduction& reduction, const Subtree& node, std::span<const int> ranks,
                  std::span<const Chunk> chunks, std::byte* to) {

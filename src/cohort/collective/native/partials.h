@@ -5,16 +5,11 @@
 #include <vector>
 
 #include "cohort/collective/native/exchange.h"
-#include "cohort/collective/reduce_tree.h"
+#include "cohort/collective/reduction/reduce_tree.h"
 
 namespace cohort::collective {
 
-// What a node of the tree takes per element on its way: the raw contribution of a single rank, or
-// an accumulator.
-std::size_t bytes_of(const Subtree& node, const Reduction& reduction);
-std::size_t bytes_of(std::span<const Subtree> nodes, const Reduction& reduction);
-
-// Reduces a node, all of whose ranks sit on this host, into `to`. `ranks` are the host's,
+// Reduces a node, all of whose ranks run on this host, into `to`. `ranks` are the host's,
 // ascending; chunks[i] belongs to ranks[i].
 void reduce_node(const Reduction& reduction, const Subtree& node, std::span<const int> ranks,
                  std::span<const Chunk> chunks, std::byte* to);

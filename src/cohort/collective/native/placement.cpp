@@ -1,6 +1,6 @@
-#include <algorithm>
+#include "cohort/collective/native/placement.h"
 
-#include "cohort/collective/native/backend.h"
+#include <algorithm>
 
 namespace cohort::collective {
 

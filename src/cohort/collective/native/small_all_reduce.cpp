@@ -2,7 +2,6 @@
 
 #include "cohort/collective/native/agree.h"
 #include "cohort/collective/native/exchange_all.h"
-#include "cohort/collective/native/host_moves.h"
 #include "cohort/collective/native/recursive_doubling.h"
 
 namespace cohort::collective {
@@ -19,7 +18,7 @@ Partials reduce_own_host(const Hosts& hosts, const Call& call, const Agreement& 
     own = Partials(maximal_subtrees(reduction.leaves, ranks), reduction, call.count);
   const ExchangePlan plan{1, [&](int, int) -> Extent { return {0, call.count * element}; }};
   exchange(
-      hosts.board, agreement, static_cast<const std::byte*>(call.in), plan,
+      hosts.channel, agreement, static_cast<const std::byte*>(call.in), plan,
       [&](std::size_t offset, std::span<const Chunk> chunks) {
         std::byte* to = own.data.data();
         for (const Subtree& node : own.nodes) {
@@ -39,10 +38,10 @@ void small_all_reduce(const Hosts& hosts, const Call& call, HostAllReduce algori
   const Reduction reduction{call.dtype, call.op, static_cast<int>(hosts.placement.peers.size()),
                             call.pre_scale, call.post_scale};
   const std::size_t bytes = call.count * size_of(call.dtype);
-  const Agreement agreement = agree(hosts.board, call, {call.in, bytes}, false, deadline);
+  const Agreement agreement = agree(hosts.channel, call, {call.in, bytes}, false, deadline);
   std::string mismatch = agreement.mismatch;
   // What the leader says to others; slots are overwritten by later steps.
-  const CallRecord record = hosts.board.slot(hosts.board.index(), agreement.sequence).record;
+  const CallRecord record = hosts.channel.slot(hosts.channel.index(), agreement.sequence).record;
   Partials own;
   if (mismatch.empty()) own = reduce_own_host(hosts, call, agreement, reduction, deadline);
   if (hosts.is_leader()) {

@@ -9,7 +9,7 @@ namespace cohort::collective {
 // Whether this member writes its staging buffers past its caches or into them; which is faster
 // depends on where the members' cores are. Where they share a cache, reading out of it saves the
 // way to memory. Where they do not, fetching a line that another core has just written takes
-// several times longer than from memory. Nobody says which it is, and a hypervisor may change it
+// several times longer than from memory. Nothing tells which it is, and a hypervisor may change it
 // while the program runs. So some calls try both: their first windows one way, then the other, and
 // the quicker one stays until the next trial. Trials follow from what was called, so that all
 // members are in the same one at the same time.

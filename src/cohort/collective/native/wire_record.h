@@ -22,9 +22,9 @@ struct WireRecord {
 
   Bytes encode() const;
   // Where the text would stand: while there is none, small data may travel here.
-  static constexpr std::size_t kRoomAt = 8 * 8;
-  static constexpr std::size_t kRoom = kBytes - kRoomAt;
-  static std::byte* room(Bytes& bytes) { return bytes.data() + kRoomAt; }
+  static constexpr std::size_t kPayloadAt = 8 * 8;
+  static constexpr std::size_t kPayloadBytes = kBytes - kPayloadAt;
+  static std::byte* payload(Bytes& bytes) { return bytes.data() + kPayloadAt; }
 
   // Nothing when a field is out of range.
   static std::optional<WireRecord> decode(const Bytes& bytes);

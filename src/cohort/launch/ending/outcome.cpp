@@ -8,13 +8,13 @@ Outcome::Outcome(const std::vector<cluster::TaskId>& tasks, SuccessPolicy policy
   for (const auto& task : gating_tasks(tasks, policy)) awaited_.insert(task);
 }
 
-Outcome::Verdict Outcome::on_exit(const cluster::TaskId& task, const ExitStatus& status) {
+Outcome::Effect Outcome::on_exit(const cluster::TaskId& task, const ExitStatus& status) {
   if (status.success()) {
     awaited_.erase(task);
-    return awaited_.empty() ? Verdict::succeeded : Verdict::running;
+    return awaited_.empty() ? Effect::success : Effect::none;
   }
-  if (task.type == cluster::TaskType::evaluator) return Verdict::running;
-  return is_preemption(status) ? Verdict::preempted : Verdict::failed;
+  if (task.type == cluster::TaskType::evaluator) return Effect::none;
+  return is_preemption(status) ? Effect::preemption : Effect::failure;
 }
 
 bool is_preemption(const ExitStatus& status) {

@@ -20,12 +20,12 @@ namespace cohort::launch {
 //   was told to go and saved its state. It is to be restarted, not counted as a failure.
 class Outcome {
  public:
-  enum class Verdict { running, succeeded, failed, preempted };
+  enum class Effect { none, success, failure, preemption };
 
   Outcome(const std::vector<cluster::TaskId>& tasks, SuccessPolicy policy);
 
-  // What this end alone means; `running` when the job just goes on.
-  Verdict on_exit(const cluster::TaskId& task, const ExitStatus& status);
+  // What this end alone means; `none` when the job just goes on.
+  Effect on_exit(const cluster::TaskId& task, const ExitStatus& status);
 
   // Tasks that must still exit with 0.
   const std::set<cluster::TaskId>& awaited() const { return awaited_; }

@@ -9,7 +9,7 @@ namespace {
 
 using cluster::TaskId;
 using cluster::TaskType;
-using Verdict = Outcome::Verdict;
+using Effect = Outcome::Effect;
 
 const TaskId kChief{TaskType::chief, 0};
 const TaskId kWorker0{TaskType::worker, 0};
@@ -20,44 +20,44 @@ const ExitStatus kOk{};
 
 TEST(Outcome, AllWorkersMustEndAndServersNeedNot) {
   Outcome outcome({kWorker0, kWorker1, kPs0, kEvaluator}, SuccessPolicy::all_workers);
-  EXPECT_EQ(outcome.on_exit(kWorker1, kOk), Verdict::running);
-  EXPECT_EQ(outcome.on_exit(kWorker0, kOk), Verdict::succeeded);
+  EXPECT_EQ(outcome.on_exit(kWorker1, kOk), Effect::none);
+  EXPECT_EQ(outcome.on_exit(kWorker0, kOk), Effect::success);
 }
 
 TEST(Outcome, AServerThatLeavesEarlyDoesNotEndTheJob) {
   Outcome outcome({kWorker0, kPs0}, SuccessPolicy::all_workers);
-  EXPECT_EQ(outcome.on_exit(kPs0, kOk), Verdict::running);
+  EXPECT_EQ(outcome.on_exit(kPs0, kOk), Effect::none);
 }
 
 TEST(Outcome, ThePolicyChiefIsTheChiefsWordAlone) {
   Outcome outcome({kChief, kWorker0, kWorker1, kPs0}, SuccessPolicy::chief);
-  EXPECT_EQ(outcome.on_exit(kWorker0, kOk), Verdict::running);
-  EXPECT_EQ(outcome.on_exit(kChief, kOk), Verdict::succeeded);
+  EXPECT_EQ(outcome.on_exit(kWorker0, kOk), Effect::none);
+  EXPECT_EQ(outcome.on_exit(kChief, kOk), Effect::success);
 }
 
 TEST(Outcome, WithoutASeparateChiefWorker0IsTheChief) {
   Outcome outcome({kWorker0, kWorker1}, SuccessPolicy::chief);
-  EXPECT_EQ(outcome.on_exit(kWorker0, kOk), Verdict::succeeded);
+  EXPECT_EQ(outcome.on_exit(kWorker0, kOk), Effect::success);
 }
 
 TEST(Outcome, Worker0MeansWorker0EvenBesideAChief) {
   Outcome outcome({kChief, kWorker0, kWorker1}, SuccessPolicy::worker0);
-  EXPECT_EQ(outcome.on_exit(kChief, kOk), Verdict::running);
-  EXPECT_EQ(outcome.on_exit(kWorker0, kOk), Verdict::succeeded);
+  EXPECT_EQ(outcome.on_exit(kChief, kOk), Effect::none);
+  EXPECT_EQ(outcome.on_exit(kWorker0, kOk), Effect::success);
 }
 
 TEST(Outcome, AFailedWorkerOrServerFailsTheJobButAnEvaluatorDoesNot) {
   Outcome outcome({kWorker0, kWorker1, kPs0, kEvaluator}, SuccessPolicy::all_workers);
-  EXPECT_EQ(outcome.on_exit(kEvaluator, {.code = 1}), Verdict::running);
-  EXPECT_EQ(outcome.on_exit(kPs0, {.signal = SIGKILL}), Verdict::failed);
-  EXPECT_EQ(outcome.on_exit(kWorker1, {.code = 3}), Verdict::failed);
+  EXPECT_EQ(outcome.on_exit(kEvaluator, {.code = 1}), Effect::none);
+  EXPECT_EQ(outcome.on_exit(kPs0, {.signal = SIGKILL}), Effect::failure);
+  EXPECT_EQ(outcome.on_exit(kWorker1, {.code = 3}), Effect::failure);
 }
 
 TEST(Outcome, Exit42And143AndSigtermArePreemptions) {
   for (ExitStatus status :
        {ExitStatus{.code = 42}, ExitStatus{.code = 143}, ExitStatus{.signal = SIGTERM}}) {
     Outcome outcome({kWorker0}, SuccessPolicy::all_workers);
-    EXPECT_EQ(outcome.on_exit(kWorker0, status), Verdict::preempted);
+    EXPECT_EQ(outcome.on_exit(kWorker0, status), Effect::preemption);
   }
   EXPECT_FALSE(is_preemption({.signal = SIGKILL}));
   EXPECT_FALSE(is_preemption({.code = 1}));

@@ -25,7 +25,7 @@ struct ElasticOptions {
   int most = 1;   // places for workers; JobOptions::workers is the same number
   std::chrono::milliseconds lease{2000};
   std::chrono::milliseconds timeout{600'000};  // with fewer than `least`; then the job has failed
-  int task_restarts = 10;                      // of each task alone (respawns.h)
+  int task_restarts = 10;                      // of each task alone (restart_policy.h)
   std::filesystem::path discovery_script;      // empty: the hosts are as JobOptions names them
 
   bool operator==(const ElasticOptions&) const = default;
@@ -56,7 +56,7 @@ struct JobOptions {
   std::optional<SuccessPolicy> success;
   std::chrono::milliseconds grace{5000};
   int max_restarts = 0;   // of the whole group
-  int task_restarts = 3;  // of one task alone (lone_restarts.h)
+  int task_restarts = 3;  // of one task alone (restart_policy.h)
 
   std::map<std::string, std::string> environment;
   bool scheduler_args = false;

@@ -54,9 +54,9 @@ Screen::~Screen() {
   if (live_) log::set_before_line({});
 }
 
-void Screen::hurry() {
-  hurry_ = true;
-  if (live_) live_->hurry();
+void Screen::drop_if_blocked() {
+  drop_if_blocked_ = true;
+  if (live_) live_->drop_if_blocked();
 }
 
 bool Screen::shows(const cluster::TaskId& task) const {
@@ -130,7 +130,8 @@ void Screen::finish(const cluster::TaskId& task) {
 
 void Screen::flush() {
   if (broken_ || !live_) {
-    if (!broken_ && !pending_.empty()) broken_ = !write_to_reader(options_.fd, pending_, hurry_);
+    if (!broken_ && !pending_.empty())
+      broken_ = !write_to_reader(options_.fd, pending_, drop_if_blocked_);
   } else {
     if (live_changed_ && live_text_.empty()) live_->erase();
     if (!pending_.empty()) broken_ = !live_->print(pending_);

@@ -41,7 +41,7 @@ class Screen {
   ~Screen();
 
   // From here on a reader that does not read is not waited for, but given up.
-  void hurry();
+  void drop_if_blocked();
 
   // Lines show up after the next flush(): call it whenever no more of them is at hand.
   void print(const std::string& host, const cluster::TaskId& task, const LineSplitter::Line& line);
@@ -68,7 +68,7 @@ class Screen {
   std::string live_text_;
   bool live_changed_ = false;
   Clock::time_point last_live_;
-  bool hurry_ = false;
+  bool drop_if_blocked_ = false;
   bool broken_ = false;
   std::string pending_;  // whole lines
 };

@@ -34,8 +34,8 @@ JobHosts::JobHosts(const JobOptions& options, const std::string& job,
 void JobHosts::on_list(const std::vector<Host>& hosts) {
   known_ = true;
   hosts_ = hosts;
-  auto homeless = placement_.set_hosts(within_reach(hosts));
-  changed_(placement_.slots(), homeless);
+  auto without_slot = placement_.set_hosts(within_reach(hosts));
+  changed_(placement_.slots(), without_slot);
 }
 
 std::vector<Host> JobHosts::within_reach(const std::vector<Host>& hosts) {

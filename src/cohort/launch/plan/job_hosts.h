@@ -22,7 +22,7 @@ namespace cohort::launch {
 class JobHosts {
  public:
   // The slots of all hosts, and the workers that have lost theirs.
-  using Changed = std::function<void(int slots, const std::vector<cluster::TaskId>& homeless)>;
+  using Changed = std::function<void(int slots, const std::vector<cluster::TaskId>& without_slot)>;
 
   // `changed` is called, from the loop, with the first list and whenever it is another. Throws
   // InvalidInput when the script cannot be run.

@@ -28,13 +28,13 @@ std::vector<std::string> spread_over_hosts(const std::vector<Host>& hosts, int w
 
 std::vector<TaskId> Placement::set_hosts(const std::vector<Host>& hosts) {
   hosts_ = hosts;
-  std::map<std::string, int> room;
-  for (const Host& host : hosts_) room[host.name] = host.slots.value_or(1);
-  std::vector<TaskId> homeless;
+  std::map<std::string, int> free_slots;
+  for (const Host& host : hosts_) free_slots[host.name] = host.slots.value_or(1);
+  std::vector<TaskId> without_slot;
   for (const auto& [worker, host] : taken_)  // in order of their indices: the last go
-    if (--room[host] < 0) homeless.push_back(worker);
-  for (const TaskId& worker : homeless) taken_.erase(worker);
-  return homeless;
+    if (--free_slots[host] < 0) without_slot.push_back(worker);
+  for (const TaskId& worker : without_slot) taken_.erase(worker);
+  return without_slot;
 }
 
 int Placement::free_on(const Host& host) const {

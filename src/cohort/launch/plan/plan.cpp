@@ -99,7 +99,7 @@ void add_progress(const JobIdentity& identity, const std::string& host, const Ta
   if (columns > 0) environment[report::kProgressVariable] = std::to_string(columns);
 }
 
-void add_keep_memory(const JobOptions& options, const TaskId& task, Environment& environment) {
+void add_restart_state(const JobOptions& options, const TaskId& task, Environment& environment) {
   for (const char* name : {kRestartFlagVariable, kRestartStateVariable})
     environment.erase(name);  // of a launcher around this one
   if (options.task_restarts == 0) return;
@@ -141,34 +141,48 @@ Planner::Planner(const JobOptions& options, const JobIdentity& identity, int att
       attempt_(attempt),
       inherited_(inherited),
       cluster_(lay_out(options, identity.address, ports)),
+      gpus_(visible_gpus(inherited)),
       master_port_(ports.reserve()) {
   if (!options_.elastic && !options_.hosts.empty()) place_on_hosts();
 }
 
 void Planner::place_on_hosts() {
+  std::map<TaskId, std::string> hosts;
   auto of_workers = spread_over_hosts(options_.hosts, options_.workers);
   auto next = of_workers.begin();
-  for (const TaskId& task : cluster_.training_tasks(!options_.coordinator)) place(task, *next++);
+  for (const TaskId& task : cluster_.training_tasks(!options_.coordinator)) hosts[task] = *next++;
   for (const TaskId& task : cluster_.tasks()) {
     if (!is_service(task.type) && !(options_.coordinator && task.type == TaskType::chief)) continue;
     const bool spread = task.type == TaskType::ps;
-    place(task, options_.hosts[spread ? task.index % options_.hosts.size() : 0].name);
+    hosts[task] = options_.hosts[spread ? task.index % options_.hosts.size() : 0].name;
   }
+  move(hosts);
 }
 
-void Planner::place(const TaskId& task, const std::string& host) {
-  const bool here = is_this_machine(host);
-  auto addresses = cluster_.addresses(task.type);
-  addresses.at(static_cast<size_t>(task.index)).host = here ? identity_.address : host;
-  cluster_.set(task.type, std::move(addresses));
-  if (here)
-    remote_.erase(task);
-  else
-    remote_[task] = host;
+void Planner::move(const std::map<TaskId, std::string>& hosts) {
+  std::map<TaskType, std::vector<Address>> moved;
+  for (const auto& [task, host] : hosts) {
+    const bool here = is_this_machine(host);
+    auto& addresses = moved.try_emplace(task.type, cluster_.addresses(task.type)).first->second;
+    addresses.at(static_cast<size_t>(task.index)).host = here ? identity_.address : host;
+    if (here)
+      remote_.erase(task);
+    else
+      remote_[task] = host;
+  }
+  for (auto& [type, addresses] : moved) cluster_.set(type, std::move(addresses));
+  common_.reset();
 }
 
-Role Planner::role_of(const TaskId& task) const {
-  const auto first = cluster_.training_tasks(!options_.coordinator).front();
+const Planner::Common& Planner::common() const {
+  if (!common_)
+    common_ = Common{.ranks = {cluster_, !options_.coordinator},
+                     .texts = cluster::ClusterTexts(cluster_),
+                     .tasks_here = static_cast<int>(cluster_.tasks().size() - remote_.size())};
+  return *common_;
+}
+
+Role Planner::role_of(const TaskId& task, int incarnation) const {
   Role role{.task = task,
             .cluster = cluster_,
             .chief_trains = !options_.coordinator,
@@ -177,11 +191,12 @@ Role Planner::role_of(const TaskId& task) const {
             .output = identity_.output.string(),
             .attempt = attempt_,
             .max_restarts = options_.max_restarts,
+            .incarnation = incarnation,
             .resume = options_.resume,
             .store = identity_.store,
-            .master = Address{cluster_.address(first).host, master_port_},
+            .master = Address{cluster_.address(*common().ranks.first()).host, master_port_},
             .horovod_rendezvous = identity_.horovod_rendezvous};
-  cluster::fill_ranks(role);
+  common().ranks.fill(role);
   if (options_.elastic)
     role.elastic = cluster::ElasticLimits{options_.elastic->least, options_.elastic->most};
   return role;
@@ -190,38 +205,33 @@ Role Planner::role_of(const TaskId& task) const {
 void Planner::plan_here(PlannedTask& planned) const {
   const Role& role = planned.role;
   Environment& environment = planned.environment;
-  planned.host = identity_.host;
   environment = inherited_;
   apply_proxy_mode(environment, options_.proxy,
                    {"localhost", "127.0.0.1", "::1", identity_.host, identity_.address});
-  add_threads(options_, static_cast<int>(cluster_.tasks().size() - remote_.size()), environment);
-  add_gpus(options_, role, visible_gpus(inherited_), environment);
+  add_threads(options_, common().tasks_here, environment);
+  add_gpus(options_, role, gpus_, environment);
   add_progress(identity_, planned.host, role.task, environment);
   environment.try_emplace("PYTHONUNBUFFERED", "1");  // a log that lags hides the last words
-  cluster::write_all_dialects(role, environment);
+  cluster::write_all_dialects(role, common().texts, environment);
   if (identity_.has_secret)
     environment["COHORT_SECRET_FD"] = std::to_string(task_fd_number(TaskFd::secret));
-  add_keep_memory(options_, role.task, environment);
+  add_restart_state(options_, role.task, environment);
   add_last_word(environment);
   for (const auto& [name, value] : options_.environment) environment[name] = value;
-  planned.added = difference(environment, inherited_);
-  for (const auto& [name, value] : inherited_)
-    if (!environment.contains(name)) planned.removed.push_back(name);
 }
 
 void Planner::plan_remotely(PlannedTask& planned, const std::string& host) const {
   const Role& role = planned.role;
   Environment& added = planned.added;
-  planned.host = host;
   if (options_.threads_per_task)
     added["OMP_NUM_THREADS"] = std::to_string(*options_.threads_per_task);
   add_gpus(options_, role, assumed_gpus(options_, role), added);
   add_progress(identity_, host, role.task, added);
   added.try_emplace("PYTHONUNBUFFERED", "1");
-  cluster::write_all_dialects(role, added);
+  cluster::write_all_dialects(role, common().texts, added);
   for (const auto& [name, value] : options_.environment) added[name] = value;
   Environment cleaned = inherited_;  // some remote shells hand their own environment on
-  cluster::write_all_dialects(role, cleaned);
+  cluster::write_all_dialects(role, common().texts, cleaned);
   for (const auto& [name, value] : inherited_)
     if (!cleaned.contains(name)) planned.removed.push_back(name);
   planned.environment = inherited_;
@@ -230,8 +240,21 @@ void Planner::plan_remotely(PlannedTask& planned, const std::string& host) const
       parse_remote_shell(options_.remote.shell, options_.remote.cohort).command(host);
 }
 
-PlannedTask Planner::plan(const TaskId& task) const {
-  PlannedTask planned{.role = role_of(task), .command = options_.command};
+std::string Planner::host_of(const TaskId& task) const {
+  const auto remote = remote_.find(task);
+  return remote == remote_.end() ? identity_.host : remote->second;
+}
+
+std::filesystem::path Planner::log_of(const TaskId& task) const {
+  return identity_.output / "logs" /
+         fmt::format("{}-{}.attempt{}.log", to_string(task.type), task.index, attempt_);
+}
+
+PlannedTask Planner::plan(const TaskId& task, int incarnation) const {
+  PlannedTask planned{.role = role_of(task, incarnation),
+                      .host = host_of(task),
+                      .command = options_.command,
+                      .log = log_of(task)};
   if (const auto remote = remote_.find(task); remote != remote_.end())
     plan_remotely(planned, remote->second);
   else
@@ -240,14 +263,18 @@ PlannedTask Planner::plan(const TaskId& task) const {
     auto extra = cluster::write_scheduler_args(planned.role);
     planned.command.insert(planned.command.end(), extra.begin(), extra.end());
   }
-  planned.log = identity_.output / "logs" /
-                fmt::format("{}-{}.attempt{}.log", to_string(task.type), task.index, attempt_);
   return planned;
 }
 
 std::vector<PlannedTask> Planner::all() const {
   std::vector<PlannedTask> plan;
-  for (const TaskId& task : cluster_.tasks()) plan.push_back(this->plan(task));
+  for (const TaskId& task : cluster_.tasks()) {
+    PlannedTask& planned = plan.emplace_back(this->plan(task));
+    if (!planned.remote_command.empty()) continue;
+    planned.added = difference(planned.environment, inherited_);
+    for (const auto& [name, value] : inherited_)
+      if (!planned.environment.contains(name)) planned.removed.push_back(name);
+  }
   return plan;
 }
 

@@ -35,8 +35,10 @@ struct PlannedTask {
   std::string host;
   std::vector<std::string> command;
   cluster::Environment environment;  // the whole of it
-  cluster::Environment added;        // the part that Cohort sets or changes
-  std::vector<std::string> removed;  // what the launcher has and the task must not
+  // The part that Cohort sets or changes, and what the launcher has and the task must not. For
+  // people and for other hosts: not told of a task that plan() makes for this machine.
+  cluster::Environment added;
+  std::vector<std::string> removed;
   std::filesystem::path log;
   // How its host is reached (remote_shell.h); empty: it is this machine. `added` and `removed` then
   // apply to what the host gives, and `environment` is the remote shell's.
@@ -56,15 +58,28 @@ class Planner {
           PortReservation& ports, const cluster::Environment& inherited);
 
   // From here on this task runs on `host`.
-  void place(const cluster::TaskId& task, const std::string& host);
+  void place(const cluster::TaskId& task, const std::string& host) { move({{task, host}}); }
 
-  PlannedTask plan(const cluster::TaskId& task) const;
+  // Takes time in proportion to the task's own environment, most of which is the list of all tasks:
+  // make it when it is needed, and do not keep it.
+  PlannedTask plan(const cluster::TaskId& task, int incarnation = 0) const;
+  std::string host_of(const cluster::TaskId& task) const;
+  std::filesystem::path log_of(const cluster::TaskId& task) const;
   std::vector<cluster::TaskId> tasks() const { return cluster_.tasks(); }
-  std::vector<PlannedTask> all() const;
+  std::vector<PlannedTask> all() const;  // with `added` and `removed`
 
  private:
+  // What the tasks have in common; made anew when one of them moves.
+  struct Common {
+    cluster::RankTable ranks;
+    cluster::ClusterTexts texts;
+    int tasks_here = 0;
+  };
+
   void place_on_hosts();
-  cluster::Role role_of(const cluster::TaskId& task) const;
+  void move(const std::map<cluster::TaskId, std::string>& hosts);
+  const Common& common() const;
+  cluster::Role role_of(const cluster::TaskId& task, int incarnation) const;
   void plan_here(PlannedTask& planned) const;
   void plan_remotely(PlannedTask& planned, const std::string& host) const;
 
@@ -74,7 +89,9 @@ class Planner {
   const cluster::Environment& inherited_;
   cluster::ClusterSpec cluster_;
   std::map<cluster::TaskId, std::string> remote_;  // tasks on other hosts
+  std::vector<std::string> gpus_;                  // of this machine
   int master_port_;
+  mutable std::optional<Common> common_;
 };
 
 // All of a Planner's tasks.

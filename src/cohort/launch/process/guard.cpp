@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <csignal>
 #include <set>
+#include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log/log.h"
 #include "cohort/base/process/limits.h"
 #include "cohort/launch/process/process.h"
 
@@ -77,16 +79,27 @@ void Guard::start() {
   pid_ = pid;
 }
 
-bool Guard::replace_if_dead() {
-  if (pid_ > 0) {
-    siginfo_t info{};
-    if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) == 0 && info.si_pid == 0)
-      return false;
-    pid_ = -1;
+bool Guard::is_dead() {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG) != 0 ||
+         info.si_pid != 0;
+}
+
+void Guard::replace_if_dead() {
+  if (is_lost_ || !is_dead()) return;
+  const pid_t dead = std::exchange(pid_, -1);
+  try {
+    start();
+    for (pid_t group : groups_) tell(kWatch, group);
+    log::warning("the guard of this job (pid {}) was killed; another one (pid {}) took its place",
+                 dead, pid_);
+  } catch (const SystemError& error) {
+    is_lost_ = true;
+    log::warning(
+        "the guard of this job (pid {}) was killed, and there is no other: {}; if this "
+        "launcher is killed too, processes that left their task's group stay behind",
+        dead, error.what());
   }
-  start();
-  for (pid_t group : groups_) tell(kWatch, group);
-  return true;
 }
 
 Guard::~Guard() {
@@ -108,7 +121,7 @@ void Guard::forget(pid_t group) {
 
 void Guard::tell(int verb, pid_t group) {
   Message message{verb, group};
-  // A guard that somebody killed cannot be told; the kernel's parent-death signal still holds.
+  // A guard that was killed cannot be told; the kernel's parent-death signal still holds.
   [[maybe_unused]] ssize_t written = ::write(pipe_.get(), &message, sizeof message);
 }
 

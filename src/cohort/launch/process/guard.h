@@ -33,11 +33,12 @@ class Guard {
 
   pid_t pid() const { return pid_; }
 
-  // Puts another in the place of a guard that has ended, which somebody must have killed. True: it
-  // did. Throws SystemError when none can be started; then this one stays without effect.
-  bool replace_if_dead();
+  // Puts another in the place of a guard that was killed, and warns. When none can be started it
+  // warns once, and the job goes on without.
+  void replace_if_dead();
 
  private:
+  bool is_dead();
   void start();
   void tell(int verb, pid_t group);
 
@@ -48,6 +49,7 @@ class Guard {
 
   UniqueFd pipe_;
   pid_t pid_ = -1;
+  bool is_lost_ = false;  // there is none, and none could be started
 };
 
 }  // namespace cohort::launch

@@ -3,34 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <csignal>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
 #include "cohort/base/log/log.h"
 #include "cohort/base/process/limits.h"
 #include "cohort/base/text.h"
-#include "cohort/launch/ending/outcome.h"
-#include "cohort/launch/ending/root_cause.h"
+#include "cohort/launch/job/job_words.h"
+#include "cohort/launch/record/membership_log.h"
+#include "cohort/membership/service/coordinator_service.h"
 
 namespace cohort::launch {
 namespace {
 
 using membership::MembershipEvent;
-using std::chrono::milliseconds;
-
-// A worker that was shut out comes again by itself; one that does not is stuck.
-constexpr std::chrono::seconds kReturnTime{30};
-// A worker may end before the event that says why has come through.
-constexpr milliseconds kNewsTime{500};
-
-std::string workers(int number) {
-  return fmt::format("{} {}", number, number == 1 ? "worker" : "workers");
-}
-
-std::string name_and_pid(const TaskRecord& record) {
-  return fmt::format("{} (pid {})", to_string(record.id), record.pid);
-}
+using ElasticClock = EventLoop::Clock;
 
 std::string how_a_process_ended(pid_t pid, const ExitStatus& exit) {
   return fmt::format("pid {} {} {}", pid, exit.signal ? "was killed by" : "ended with",
@@ -53,139 +41,172 @@ std::string shortened(const std::string& reasons) {
   return join(kept, "; ");
 }
 
-membership::CoordinatorOptions coordinator_options(const ElasticOptions& options, int wanted) {
-  return {.least = options.least,
-          .most = options.most,
-          .initial = wanted,
-          .lease = options.lease,
-          .member_patience = options.timeout};
-}
-
 }  // namespace
 
-ElasticJob::ElasticJob(Setup setup, std::vector<std::unique_ptr<TaskProcess>>& tasks,
-                       EventLoop& loop, Hooks hooks)
-    : setup_(std::move(setup)),
-      loop_(loop),
-      hooks_(std::move(hooks)),
-      log_(setup_.log),
-      respawns_(setup_.options.task_restarts),
-      wanted_(setup_.wanted),
-      room_(setup_.room),
-      token_(std::make_shared<bool>(true)) {
-  for (auto& task : tasks) places_.push_back({.process = task.get()});
-  service_ = std::make_unique<membership::CoordinatorService>(membership::CoordinatorServiceOptions{
-      .store = setup_.store,
-      .secret = setup_.secret,
-      .prefix = membership::mailbox_prefix(setup_.job, setup_.attempt),
-      .coordinator = coordinator_options(setup_.options, std::max(setup_.options.least, target())),
-      .on_event = [this, token = std::weak_ptr<bool>(token_)](const MembershipEvent& event) {
-        loop_.post([this, token, event] {
-          if (!token.expired()) on_event(event);
-        });
-      }});
-  if (wanted_ < setup_.options.most)
-    service_->resize(wanted_, fmt::format("scaled to {} in an earlier attempt", wanted_));
+// What belongs to the attempt that runs now.
+struct ElasticJob::Attempt {
+  Attempt(const std::filesystem::path& log_file, const WorkerSlots::Options& options,
+          const std::vector<cluster::TaskId>& workers)
+      : log(log_file), slots(options, workers) {}
+
+  MembershipLog log;
+  WorkerSlots slots;
+  std::optional<ElasticRecord::Change> last_change;
+  EventLoop::TimerId timer = 0;                             // at slots.wake_at()
+  std::unique_ptr<membership::CoordinatorService> service;  // last: its thread ends first
+};
+
+ElasticJob::ElasticJob(JobContext context)
+    : context_(std::move(context)), options_(*context_.options.elastic) {}
+
+ElasticJob::~ElasticJob() { drop_attempt(); }
+
+bool ElasticJob::prepare() {
+  if (context_.machine.attempt() > 1) context_.options.resume = true;  // from its own checkpoints
+  if (context_.options.hosts.empty() && options_.discovery_script.empty()) return true;
+  hosts_ = std::make_unique<JobHosts>(
+      context_.options, context_.identity.job, context_.environment, context_.loop,
+      [this](int slots, const std::vector<cluster::TaskId>& without_slot) {
+        on_hosts(slots, without_slot);
+      });
+  const auto deadline = Deadline::after(options_.timeout);
+  const JobMachine& machine = context_.machine;
+  while (!hosts_->known() && !machine.is_stop_requested() && !deadline.expired())
+    context_.loop.run_once(deadline);
+  if (hosts_->known() && !machine.is_stop_requested()) {
+    context_.identity.address = hosts_->settle_address();
+    return true;
+  }
+  hosts_.reset();
+  if (!machine.is_stop_requested())
+    failure_ = fmt::format("the host discovery script '{}' named no hosts within {:g} s",
+                           options_.discovery_script.string(),
+                           std::chrono::duration<double>(options_.timeout).count());
+  return false;
 }
 
-ElasticJob::~ElasticJob() { stop(); }
+void ElasticJob::begin_attempt() {
+  const int wanted = wanted_.value_or(options_.most);
+  const int host_slots = hosts_ ? hosts_->slots() : options_.most;
+  attempt_ = std::make_unique<Attempt>(context_.folder / "membership.jsonl",
+                                       WorkerSlots::Options{.least = options_.least,
+                                                            .most = options_.most,
+                                                            .wanted = wanted,
+                                                            .host_slots = host_slots,
+                                                            .restarts = options_.task_restarts,
+                                                            .grace = context_.options.grace},
+                                       context_.tasks.planned());
+  const int initial = std::max(options_.least, std::min(wanted, host_slots));
+  const std::weak_ptr<int> token = alive_;
+  attempt_->service =
+      std::make_unique<membership::CoordinatorService>(membership::CoordinatorServiceOptions{
+          .store = context_.identity.store,
+          .secret = context_.tasks.services().secret(),
+          .prefix = membership::mailbox_prefix(context_.identity.job, context_.machine.attempt()),
+          .coordinator = {.least = options_.least,
+                          .most = options_.most,
+                          .initial = initial,
+                          .lease = options_.lease,
+                          .member_patience = options_.timeout},
+          .on_event = [this, token](const MembershipEvent& event) {
+            context_.loop.post([this, token, event] {
+              if (!token.expired()) on_event(event);
+            });
+          }});
+  if (wanted < options_.most)
+    attempt_->service->resize(wanted, fmt::format("scaled to {} in an earlier attempt", wanted));
+}
 
 void ElasticJob::start() {
-  for (Place& place : places_) {
-    if (count({State::running}) >= target() || !hooks_.start(*place.process)) return;
-    place.state = State::running;
+  attempt_->slots.start();
+  carry_out(/*first=*/true);
+}
+
+void ElasticJob::before_check() {
+  if (!attempt_) return;
+  for (const auto& task : context_.tasks.all()) {
+    if (!task->alive()) continue;
+    if (const auto exit = task->peek_exit()) tell_death(*task, *exit);
   }
 }
 
-void ElasticJob::tell_deaths() {
-  for (Place& place : places_) {
-    if (!place.process->alive()) continue;
-    if (const auto exit = place.process->peek_exit()) tell_death(place, *exit);
-  }
-}
-
-void ElasticJob::tell_death(Place& place, const ExitStatus& exit) {
-  if (place.told || place.process->may_still_run()) return;  // then its lease has to end
-  const TaskRecord& record = place.process->record();
-  place.told = true;
-  service_->lost(to_string(record.id), record.restarts, how_a_process_ended(record.pid, exit));
+void ElasticJob::tell_death(const TaskProcess& task, const ExitStatus& exit) {
+  // One that may still run on another host is dead when its lease has ended.
+  if (task.may_still_run() || !attempt_->slots.on_death_seen(task.id())) return;
+  const TaskRecord& record = task.record();
+  attempt_->service->lost(to_string(record.id), record.restarts,
+                          how_a_process_ended(record.pid, exit));
 }
 
 void ElasticJob::on_exit(TaskProcess& task) {
-  Place& place = place_of(task);
-  tell_death(place, *task.record().exit);  // it died after tell_deaths() had looked
-  loop_.cancel(std::exchange(place.timer, 0));
-  if (stopped_) return;
-  if (training_is_over()) {
-    on_end_after_training(place);
-  } else if (place.state == State::leaving) {
-    place.state = State::idle;
-    fill();
-  } else if (task.record().exit->success()) {
-    place.state = State::ended;
-    set_timer(place, kNewsTime, [this, &place] { on_early_end(place); });
-  } else {
-    on_death(place);
-  }
+  if (hosts_) hosts_->leave(task.id());
+  tell_death(task, *task.record().exit);  // it died after before_check() had looked
+  if (context_.machine.was_hung_up(task.record()))
+    return context_.machine.fail_at_once({task.record()}, ElasticClock::now());
+  look_at_coordinator();
+  attempt_->slots.on_exit(task.record(), ElasticClock::now());
+  carry_out();
 }
 
 void ElasticJob::stop() {
-  stopped_ = true;
-  loop_.cancel(surplus_timer_);
-  loop_.cancel(verdict_timer_);
-  for (Place& place : places_) loop_.cancel(std::exchange(place.timer, 0));
+  if (!attempt_) return;
+  attempt_->slots.stop();
+  context_.loop.cancel(std::exchange(attempt_->timer, 0));
 }
 
-std::string ElasticJob::scale(int number) {
-  const auto& [least, most] = std::pair(setup_.options.least, setup_.options.most);
-  if (number < least || number > most)
-    throw InvalidInput(fmt::format("{} workers are outside of {} to {}, which this job was started "
-                                   "with",
-                                   number, least, most),
-                       {.advice = fmt::format("Give a number from {} to {}.", least, most)});
-  if (stopped_ || training_is_over())
-    throw InvalidInput("the job is ending", {.advice = "Start another one."});
-  if (number == wanted_ && count({State::out}) == 0)
-    return fmt::format("{} are wanted already", workers(number));
-  const std::string why = fmt::format("scaled from {} to {} by request", wanted_, number);
-  log::info("{}", why);
-  wanted_ = number;
-  service_->resize(number, why);
-  for (Place& place : places_) {
-    if (place.state != State::out) continue;
-    respawns_.forgive(place.process->id());
-    place.state = State::idle;
-  }
-  for (auto place = places_.rbegin(); place != places_.rend(); ++place) {
-    if (place->state != State::resting || count({State::running, State::resting}) <= wanted_)
-      continue;
-    loop_.cancel(std::exchange(place->timer, 0));
-    place->state = State::idle;
-  }
-  fill();
-  look_for_surplus();
-  hooks_.changed();
-  return why;
+void ElasticJob::end_attempt() {
+  stop();
+  hosts_.reset();
+}
+
+void ElasticJob::drop_attempt() {
+  if (!attempt_) return;
+  stop();
+  wanted_ = attempt_->slots.wanted();
+  alive_ = std::make_shared<int>();
+  attempt_.reset();
+}
+
+bool ElasticJob::may_restart() const { return attempt_ && attempt_->slots.is_member_missed(); }
+
+std::string ElasticJob::scale(int workers) {
+  if (!attempt_)
+    throw InvalidInput(fmt::format("the hosts of job {} are not known yet", context_.identity.job),
+                       {.advice = "Try again when its workers run."});
+  look_at_coordinator();
+  std::string answer = attempt_->slots.scale(workers, ElasticClock::now());
+  carry_out();
+  context_.changed();
+  return answer;
+}
+
+void ElasticJob::on_hosts(int slots, const std::vector<cluster::TaskId>& without_slot) {
+  if (!attempt_) return;
+  look_at_coordinator();
+  attempt_->slots.on_hosts(slots, without_slot, ElasticClock::now());
+  carry_out();
+  context_.changed();
 }
 
 void ElasticJob::on_event(const MembershipEvent& event) {
-  log_.write(event);
-  if (stopped_) return;
-  Place* place = event.member.empty() ? nullptr : find(event.member);
+  attempt_->log.write(event);
+  WorkerSlots& slots = attempt_->slots;
+  if (slots.is_stopped()) return;
+  const auto now = ElasticClock::now();
   switch (event.kind) {
     case MembershipEvent::Kind::proposed:
       return;
     case MembershipEvent::Kind::installed:
-      on_installed(event);
+      on_installed(event.view);
       break;
     case MembershipEvent::Kind::resumed:
       on_resumed(event);
       break;
     case MembershipEvent::Kind::evicted:
-      if (place && place->process->alive()) on_evicted(*place, event.text);
+      slots.on_evicted(event.member, event.text, now);
       break;
     case MembershipEvent::Kind::dismissed:
-      if (place) let_go(*place);
+      slots.on_dismissed(event.member, now);
       break;
     case MembershipEvent::Kind::refused:
       log::warning("{} cannot take part: {}", event.member, event.text);
@@ -193,303 +214,158 @@ void ElasticJob::on_event(const MembershipEvent& event) {
     case MembershipEvent::Kind::waiting:
       log::warning("{}", event.text.empty()
                              ? fmt::format("fewer than {} are there: waiting for more",
-                                           workers(setup_.options.least))
+                                           count(options_.least, "worker", "workers"))
                              : event.text);
       break;
     case MembershipEvent::Kind::over:
-      check_whether_over();
+      look_at_coordinator();
       break;
     case MembershipEvent::Kind::failed:
-      failure_ = event.text;
-      decide(false);
-      return;
+      slots.on_coordinator_failed(event.text);
+      break;
   }
-  hooks_.changed();
+  carry_out();
+  context_.changed();
 }
 
-void ElasticJob::on_installed(const MembershipEvent& event) {
-  const int before = view_.size();
-  view_ = event.view;
-  view_.reason = shortened(view_.reason);
-  last_change_ =
-      ElasticRecord::Change{.time = utc_timestamp(), .view = view_.number, .reason = view_.reason};
-  for (const auto& member : view_.members) {
-    Place* place = find(member.info.id());
-    if (!place) continue;
-    place->was_member = true;
-    if (place->state == State::running) loop_.cancel(std::exchange(place->timer, 0));
-  }
-  look_for_surplus();
-  if (setup_.quiet) return;
-  log::info("view {}: {}{}{}", view_.number,
-            view_.reason.empty() ? "" : fmt::format("{}; ", view_.reason), workers(view_.size()),
-            view_.size() < before ? view_.size() == 1 ? " goes on" : " go on" : "");
+void ElasticJob::on_installed(const membership::View& installed) {
+  const int before = attempt_->slots.view().size();
+  membership::View view = installed;
+  view.reason = shortened(view.reason);
+  attempt_->last_change =
+      ElasticRecord::Change{.time = utc_timestamp(), .view = view.number, .reason = view.reason};
+  attempt_->slots.on_view(view, ElasticClock::now());
+  if (context_.options.quiet) return;
+  log::info("view {}: {}{}{}", view.number,
+            view.reason.empty() ? "" : fmt::format("{}; ", view.reason),
+            count(view.size(), "worker", "workers"),
+            view.size() < before ? view.size() == 1 ? " goes on" : " go on" : "");
 }
 
 void ElasticJob::on_resumed(const MembershipEvent& event) {
   const double still = std::chrono::duration<double, std::milli>(event.duration).count();
-  if (last_change_ && last_change_->view == event.view.number)
-    last_change_->cost = {.step = event.step, .stood_still_ms = still, .redone = event.redone};
-  if (!setup_.quiet)
+  auto& change = attempt_->last_change;
+  if (change && change->view == event.view.number)
+    change->cost = {.step = event.step, .stood_still_ms = still, .redone = event.redone};
+  if (!context_.options.quiet)
     log::info("view {} trains: stood still {:.0f} ms{}", event.view.number, still,
               event.redone ? fmt::format(", step {} was done again", event.step) : "");
+  attempt_->slots.on_training_resumed();
 }
 
-void ElasticJob::on_evicted(Place& place, const std::string& why) {
-  if (place.told || place.state != State::running) return;
-  log::warning("{} was shut out: {}", name_and_pid(place.process->record()), why);
-  set_timer(place, kReturnTime, [this, &place] {
-    log::warning("{} was shut out and has not come again within {} s: killing it",
-                 name_and_pid(place.process->record()), kReturnTime.count());
-    place.process->signal(SIGKILL);
-  });
+void ElasticJob::look_at_coordinator() {
+  if (attempt_->slots.is_training_over()) return;
+  const auto status = attempt_->service->status();
+  if (status.phase == membership::Coordinator::Phase::over)
+    attempt_->slots.on_training_over(status.view);
 }
 
-void ElasticJob::let_go(Place& place) {
-  if (place.state == State::ended) {
-    loop_.cancel(std::exchange(place.timer, 0));
-    place.state = State::idle;
-    return;
-  }
-  if (place.state != State::running) return;
-  place.state = State::leaving;
-  set_timer(place, setup_.grace, [this, &place] { end(place); });
-}
-
-void ElasticJob::end(Place& place) {
-  place.process->signal(SIGTERM);
-  place.process->signal(SIGCONT);
-  set_timer(place, setup_.grace, [&place] { place.process->signal(SIGKILL); });
-}
-
-void ElasticJob::set_room(int room, const std::vector<cluster::TaskId>& homeless) {
-  if (stopped_ || training_is_over()) return;
-  log::info("the hosts have {} now", room == 1 ? "1 slot" : fmt::format("{} slots", room));
-  room_ = room;
-  for (Place& place : places_) {
-    const TaskRecord& record = place.process->record();
-    if (place.state != State::running ||
-        std::find(homeless.begin(), homeless.end(), record.id) == homeless.end())
-      continue;
-    log::info("{} on {} has lost its slot: ending it", name_and_pid(record), record.host);
-    place.state = State::leaving;
-    end(place);
-  }
-  fill();
-  hooks_.changed();
-}
-
-// The coordinator dismisses members, and says so a moment after the view without them; whoever
-// waits or has not come yet, it does not count.
-void ElasticJob::look_for_surplus() {
-  loop_.cancel(surplus_timer_);
-  surplus_timer_ = loop_.call_after(kNewsTime, [this] {
-    for (auto place = places_.rbegin(); place != places_.rend(); ++place) {
-      if (view_.size() < wanted_ || count({State::running}) <= wanted_) return;
-      if (place->state != State::running || is_last_member(*place)) continue;
-      place->state = State::leaving;
-      end(*place);
+void ElasticJob::carry_out(bool first) {
+  using Kind = WorkerSlots::Action::Kind;
+  WorkerSlots& slots = attempt_->slots;
+  // What an action brings about may bring about more.
+  for (auto actions = slots.take_actions(); !actions.empty(); actions = slots.take_actions()) {
+    for (const auto& action : actions) {
+      switch (action.kind) {
+        case Kind::start:
+          if (!slots.is_stopped()) start(context_.tasks.find(action.worker), first);
+          break;
+        case Kind::ask_to_stop:
+          context_.tasks.find(action.worker).ask_to_stop();
+          break;
+        case Kind::kill:
+          context_.tasks.find(action.worker).signal(SIGKILL);
+          break;
+        case Kind::resize:
+          attempt_->service->resize(action.members, action.text);
+          break;
+        case Kind::succeed:
+          context_.machine.succeed(ElasticClock::now());
+          break;
+        case Kind::fail:
+          failure_ = slots.failure();
+          context_.machine.fail_at_once(slots.failures(), ElasticClock::now());
+          break;
+      }
     }
-  });
-}
-
-void ElasticJob::fill() {
-  for (Place& place : places_) {
-    if (count({State::running, State::resting, State::ended, State::out}) >= target()) return;
-    if (place.state == State::idle) start(place);
   }
+  context_.loop.cancel(std::exchange(attempt_->timer, 0));
+  if (const auto due = slots.wake_at())
+    attempt_->timer = context_.loop.call_at(*due, [this] {
+      attempt_->timer = 0;
+      look_at_coordinator();
+      attempt_->slots.on_time(ElasticClock::now());
+      carry_out();
+      context_.changed();
+    });
 }
 
-void ElasticJob::start(Place& place) {
-  place.was_member = place.told = false;
+void ElasticJob::start(TaskProcess& task, bool first) {
   try {
-    place.state = hooks_.start(*place.process) ? State::running : State::idle;
-    place.shortages = 0;
+    if (start_on_host(task))
+      attempt_->slots.on_started(task.record());
+    else
+      attempt_->slots.on_no_host(task.id());
   } catch (const Error& error) {
-    const bool again = is_shortage(error) && ++place.shortages < kStartTries;
-    if (!again || place.shortages == 1)
-      log::warning("{} cannot be started{}: {}", to_string(place.process->id()),
-                   again ? " for the moment" : "", error.what());
-    if (again) {
-      place.state = State::resting;
-      set_timer(place, kStartPause, [this, &place] { start(place); });
-    } else {
-      put_out(place);
-    }
+    if (first) throw;
+    attempt_->slots.on_start_failed(task.record(), error.what(), is_shortage(error),
+                                    ElasticClock::now());
   }
-  hooks_.changed();
 }
 
-void ElasticJob::on_death(Place& place) {
-  const TaskRecord& record = place.process->record();
-  const std::string end = fmt::format("{} {}", name_and_pid(record), how_it_ended(record));
-  place.state = State::idle;
-  if (count({State::running, State::resting, State::out}) >= target()) {
-    log::info("{}; it is not needed any more", end);
-    return;
+// False: no host has a slot for it.
+bool ElasticJob::start_on_host(TaskProcess& task) {
+  if (hosts_) {
+    const auto host = hosts_->take(task.id());
+    if (!host) return false;
+    context_.tasks.place(task, *host);
   }
-  const auto decision = respawns_.on_death(record, place.was_member);
-  switch (decision.verdict) {
-    case Respawns::Verdict::usage_error:
-      log::warning("{} before it took part: a usage error, so it is not started again", end);
-      return put_out(place);
-    case Respawns::Verdict::used_up:
-      log::warning(
-          "{}; it has been started again {} times already, the most that --max-restarts "
-          "allows",
-          end, decision.charged);
-      return put_out(place);
-    case Respawns::Verdict::start_again:
-      break;
+  try {
+    context_.tasks.start(task);
+  } catch (...) {
+    if (hosts_) hosts_->leave(task.id());
+    throw;
   }
-  log::warning("{}; starting it again{} ({})", end,
-               decision.delay.count() == 0
-                   ? ""
-                   : fmt::format(" in {:.2f} s", static_cast<double>(decision.delay.count()) / 1e3),
-               decision.is_preemption ? "preempted, not counted"
-                                      : fmt::format("restart {} of {}", decision.charged,
-                                                    setup_.options.task_restarts));
-  place.state = State::resting;
-  set_timer(place, decision.delay, [this, &place] { start(place); });
-}
-
-void ElasticJob::on_early_end(Place& place) {
-  if (training_is_over()) return on_end_after_training(place);
-  log::warning("{} ended with exit code 0 before the training was over; the job goes on without it",
-               name_and_pid(place.process->record()));
-  place.state = State::out;
-  check_whether_enough(fmt::format("{} ended early", to_string(place.process->record().id)));
-}
-
-void ElasticJob::on_end_after_training(Place& place) {
-  const TaskRecord& record = place.process->record();
-  place.state = State::ended;
-  if (!record.exit->success() && is_last_member(place)) on_failure_after_training(record);
-  check_whether_over();
-}
-
-void ElasticJob::on_failure_after_training(const TaskRecord& record) {
-  const bool killed =
-      record.exit->signal != 0 || record.exit->was_killed() || is_preemption(*record.exit);
-  (killed ? killed_after_training_ : failed_after_training_).push_back(record);
-  const bool is_chief = view_.members.front().info.task == to_string(record.id);
-  if (killed && !is_chief)
-    log::warning("{} {} when the training was over", name_and_pid(record), how_it_ended(record));
-  if ((killed && !is_chief) || verdict_timer_) return;
-  // Whoever fails for want of another may be seen to end before that one is.
-  verdict_timer_ = loop_.call_after(kNewsTime, [this] {
-    failures_ = missed() ? killed_after_training_ : failed_after_training_;
-    decide(false);
-  });
-}
-
-void ElasticJob::put_out(Place& place) {
-  const TaskRecord& record = place.process->record();
-  place.state = State::out;
-  if (record.exit) failures_.push_back(record);
-  check_whether_enough(fmt::format("{} is not started again", to_string(record.id)));
-}
-
-void ElasticJob::check_whether_over() {
-  if (!training_is_over() || verdict_timer_) return;
-  const bool all = std::all_of(places_.begin(), places_.end(), [this](const Place& place) {
-    return !is_last_member(place) || place.state == State::ended;
-  });
-  if (all) decide(true);
-}
-
-void ElasticJob::check_whether_enough(const std::string& why) {
-  const int left = count({State::running, State::resting, State::ended});
-  if (left >= setup_.options.least) {
-    if (view_.number == 0) service_->resize(left, why);  // the first view need not wait for it
-    return;
-  }
-  failure_ = fmt::format("{}, and {} can still run, but the job needs at least {}", why,
-                         left == 0 ? "no worker" : "only " + workers(left), setup_.options.least);
-  decide(false);
-}
-
-void ElasticJob::decide(bool success) {
-  if (stopped_) return;
-  stop();
-  hooks_.decided(success);
-}
-
-bool ElasticJob::training_is_over() {
-  if (over_) return true;
-  auto status = service_->status();
-  if (status.phase != membership::Coordinator::Phase::over) return false;
-  over_ = true;
-  view_ = status.view;
   return true;
 }
 
-int ElasticJob::count(std::initializer_list<State> states) const {
-  return static_cast<int>(std::count_if(places_.begin(), places_.end(), [&](const Place& place) {
-    return std::find(states.begin(), states.end(), place.state) != states.end();
-  }));
-}
-
-ElasticJob::Place* ElasticJob::find(const std::string& member) {
-  for (Place& place : places_) {
-    const TaskRecord& record = place.process->record();
-    if (member.starts_with(fmt::format("{}.{}.", to_string(record.id), record.restarts)))
-      return &place;
+void ElasticJob::describe(JobRecord& record, bool live) const {
+  record.failure = failure_;
+  if (!attempt_) return;
+  const auto status = attempt_->service->status();
+  const auto& view = attempt_->slots.view();
+  ElasticRecord& elastic =
+      record.elastic.emplace(ElasticRecord{.least = options_.least,
+                                           .most = options_.most,
+                                           .wanted = attempt_->slots.wanted(),
+                                           .phase = std::string(to_string(status.phase)),
+                                           .view = view.number,
+                                           .last_change = attempt_->last_change});
+  if (!live) {
+    for (const auto& [info, stage] : view.members)
+      elastic.members.push_back(
+          {.id = info.id(), .task = info.task, .host = info.host, .pid = info.pid});
+    return;
   }
-  return nullptr;
-}
-
-ElasticJob::Place& ElasticJob::place_of(const TaskProcess& task) {
-  return *std::find_if(places_.begin(), places_.end(),
-                       [&](const Place& place) { return place.process == &task; });
-}
-
-bool ElasticJob::is_last_member(const Place& place) const {
-  const std::string task = to_string(place.process->id());
-  return std::any_of(view_.members.begin(), view_.members.end(),
-                     [&](const auto& member) { return member.info.task == task; });
-}
-
-void ElasticJob::set_timer(Place& place, EventLoop::Clock::duration delay,
-                           EventLoop::Callback callback) {
-  loop_.cancel(place.timer);
-  place.timer = loop_.call_after(delay, [&place, callback = std::move(callback)] {
-    place.timer = 0;
-    callback();
-  });
-}
-
-ElasticRecord ElasticJob::record() const {
-  ElasticRecord record{.least = setup_.options.least,
-                       .most = setup_.options.most,
-                       .wanted = wanted_,
-                       .phase = std::string(to_string(service_->status().phase)),
-                       .view = view_.number,
-                       .last_change = last_change_};
-  for (const auto& [info, stage] : view_.members)
-    record.members.push_back(
-        {.id = info.id(), .task = info.task, .host = info.host, .pid = info.pid});
-  return record;
-}
-
-ElasticRecord ElasticJob::live_record() const {
-  ElasticRecord record = this->record();
-  record.members.clear();
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  for (const auto& seat : service_->status().seats)
-    record.members.push_back(
-        {.id = seat.info.id(),
-         .task = seat.info.task,
-         .host = seat.info.host,
-         .pid = seat.info.pid,
-         .in_view = seat.member,
+  const auto now = ElasticClock::now().time_since_epoch();
+  for (const auto& member : status.members)
+    elastic.members.push_back(
+        {.id = member.info.id(),
+         .task = member.info.task,
+         .host = member.info.host,
+         .pid = member.info.pid,
+         .in_view = member.is_member,
          .progress = ElasticRecord::Member::Progress{
-             .stage = seat.stage,
-             .step = seat.step,
-             .rate = seat.rate,
+             .stage = member.stage,
+             .step = member.step,
+             .rate = member.rate,
              .heard_ms_ago =
-                 std::chrono::duration<double, std::milli>(now - seat.last_heard).count()}});
-  return record;
+                 std::chrono::duration<double, std::milli>(now - member.last_heard).count()}});
+}
+
+std::set<pid_t> ElasticJob::processes() const {
+  if (!hosts_ || hosts_->script() <= 0) return {};
+  return {hosts_->script()};
 }
 
 }  // namespace cohort::launch

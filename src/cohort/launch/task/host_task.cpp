@@ -187,7 +187,7 @@ class HostTask {
     reap_orphans(known);
   }
 
-  // Nobody writes to the output any more. A launcher that was lost does not read it.
+  // No process writes to the output any more. A launcher that was lost does not read it.
   void pass_on_last_word() {
     const LastWord word =
         last_word_.read(program_, exit_->signal ? std::nullopt : std::optional<int>(exit_->code));

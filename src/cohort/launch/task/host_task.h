@@ -16,7 +16,7 @@ struct HostTaskOptions {
 // between them). The program leads a process group of its own; it gets the launcher's signals, and
 // those that this process itself gets. When the launcher is lost, by the end of its input or by its
 // silence, the program gets TERM, and KILL when its grace period is over: a cut network leaves
-// nobody training. What the program leaves behind is killed, whatever happens to this process.
+// no task training. What the program leaves behind is killed, whatever happens to this process.
 //
 // Returns the program's exit code, or 128 + the signal that killed it: remote shells carry a code,
 // and lose a death by signal. Call it in the main thread, once in a process. Throws InvalidInput

@@ -11,7 +11,6 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
 #include "cohort/base/log/log.h"
-#include "cohort/cluster/dialects/cohort_env.h"
 #include "cohort/launch/ending/root_cause.h"
 
 namespace cohort::launch {
@@ -36,25 +35,22 @@ ExitStatus from_host_task(const ExitStatus& status) {
 
 }  // namespace
 
-TaskProcess::TaskProcess(PlannedTask plan, int attempt, bool keeps, EventLoop& loop, Screen& screen,
-                         Guard& guard)
-    : plan_(std::move(plan)),
-      loop_(loop),
+TaskProcess::TaskProcess(Identity identity, EventLoop& loop, Screen& screen, Guard& guard)
+    : loop_(loop),
       screen_(screen),
       guard_(guard),
-      record_{.id = plan_.role.task, .host = plan_.host, .attempt = attempt, .log = plan_.log},
-      log_(plan_.log),
+      record_{.id = identity.id,
+              .host = std::move(identity.host),
+              .attempt = identity.attempt,
+              .log = std::move(identity.log)},
+      log_(record_.log),
       splitter_([this](const LineSplitter::Line& line) {
         screen_.print(record_.host, record_.id, line);
         last_lines_.add(line.text, line.is_redraw);
         error_line_.add(line.text, line.is_redraw);
       }) {
-  if (!is_remote()) {  // what a remote shell would say; of a thousand tasks it takes much memory
-    plan_.added.clear();
-    plan_.removed.clear();
-  }
   using Content = RestartStateOwner::Content;
-  if (keeps && !is_remote())
+  if (identity.keeps_state)
     keep_.emplace(id().type == cluster::TaskType::ps ? Content::flag_and_state : Content::flag);
 }
 
@@ -72,7 +68,7 @@ void TaskProcess::kill_and_reap() {
   }
 }
 
-void TaskProcess::start(const StartOptions& options) {
+void TaskProcess::spawn_as(const PlannedTask& plan, const StartOptions& options) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0)
     throw SystemError(fmt::format("cannot create the output pipe of {}", to_string(id())), errno,
@@ -84,7 +80,8 @@ void TaskProcess::start(const StartOptions& options) {
   UniqueFd input;                                    // of a remote shell
   last_word_.reset();
   remote_word_.reset();
-  SpawnOptions process = is_remote() ? on_its_host(options, input) : as_planned(options);
+  SpawnOptions process =
+      plan.remote_command.empty() ? as_planned(plan, options) : on_its_host(plan, options, input);
   process.output = writer.get();
   process.file_limit = options.file_limit;
   started_ = std::chrono::steady_clock::now();
@@ -94,19 +91,20 @@ void TaskProcess::start(const StartOptions& options) {
   record_.started = utc_timestamp();
 }
 
-SpawnOptions TaskProcess::as_planned(const StartOptions& options) {
+SpawnOptions TaskProcess::as_planned(const PlannedTask& plan, const StartOptions& options) {
   last_word_.emplace();
   std::vector<InheritedFd> inherited{{options.secret, TaskFd::secret},
                                      {last_word_->fd(), TaskFd::last_word}};
   if (keep_) inherited.push_back({keep_->flag(), TaskFd::restart_flag});
   if (keep_ && keep_->state() >= 0) inherited.push_back({keep_->state(), TaskFd::keep_state});
   return {.program = options.program,
-          .command = plan_.command,
-          .environment = plan_.environment,
+          .command = plan.command,
+          .environment = plan.environment,
           .inherited = std::move(inherited)};
 }
 
-SpawnOptions TaskProcess::on_its_host(const StartOptions& options, UniqueFd& input) {
+SpawnOptions TaskProcess::on_its_host(const PlannedTask& plan, const StartOptions& options,
+                                      UniqueFd& input) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0)
     throw SystemError(fmt::format("cannot create the input pipe of {}", to_string(id())), errno);
@@ -114,10 +112,10 @@ SpawnOptions TaskProcess::on_its_host(const StartOptions& options, UniqueFd& inp
   UniqueFd writer(fds[1]);
   std::error_code gone;
   RemoteTask task{.name = to_string(id()),
-                  .command = plan_.command,
-                  .environment = plan_.added,
-                  .removed = plan_.removed,
-                  .tasks_on_host = plan_.role.local_size,
+                  .command = plan.command,
+                  .environment = plan.added,
+                  .removed = plan.removed,
+                  .tasks_on_host = plan.role.local_size,
                   .folder = std::filesystem::current_path(gone),
                   .grace = options.grace,
                   .secret = Secret::from_fd(options.secret),
@@ -129,40 +127,31 @@ SpawnOptions TaskProcess::on_its_host(const StartOptions& options, UniqueFd& inp
     task.environment.erase(name);  // memory that this machine keeps
   remote_word_.emplace(task.last_word_mark);
   link_.emplace(std::move(writer), to_line(task));
-  return {.program = find_program(plan_.remote_command.front(),
-                                  plan_.environment.find_value("PATH").value_or("/usr/bin:/bin")),
-          .command = plan_.remote_command,
-          .environment = plan_.environment,
+  return {.program = find_program(plan.remote_command.front(),
+                                  plan.environment.find_value("PATH").value_or("/usr/bin:/bin")),
+          .command = plan.remote_command,
+          .environment = plan.environment,
           .input = input.get()};
 }
 
-void TaskProcess::replan(PlannedTask plan) {
+void TaskProcess::start(const PlannedTask& plan, const StartOptions& options) {
   COHORT_CHECK(!alive(), "{} runs already", to_string(id()));
-  plan_ = std::move(plan);
-  record_.host = plan_.host;
-}
-
-void TaskProcess::start_again(const StartOptions& options) {
   const TaskRecord last = record_;
-  record_.exit.reset();
-  record_.suspended_by = 0;
-  record_.pid = -1;
-  record_.ended.clear();
-  record_.memory_evidence.clear();
-  record_.last_lines.clear();
-  record_.error_line.clear();
-  record_.last_word = {};
-  ++record_.restarts;
-  plan_.role.incarnation = record_.restarts;
-  cluster::write_cohort_env(plan_.role, is_remote() ? plan_.added : plan_.environment);
+  record_ = {.id = last.id,
+             .host = plan.host,
+             .attempt = last.attempt,
+             .restarts = plan.role.incarnation,
+             .log = last.log,
+             .peak_memory_kib = last.peak_memory_kib};
   try {
-    start(options);
+    spawn_as(plan, options);
   } catch (...) {
     close_output();
     kill_and_reap();
     record_ = last;
     throw;
   }
+  if (!last.exit) return;
   last_lines_ = {};
   error_line_ = {};
   write_log(fmt::format("{}--- cohort: pid {} {}; started again alone as pid {} (restart {}) ---\n",
@@ -261,7 +250,7 @@ void TaskProcess::finish(const ExitStatus& status) {
   rusage usage{};
   while (::wait4(record_.pid, nullptr, 0, &usage) < 0 && errno == EINTR) {
   }
-  // Whoever could still write has been killed, unless it left the process group and may write for
+  // A process that could still write has been killed, unless it left the group and may write for
   // ever: one turn takes more than the pipe can hold, then its end is closed.
   static_assert(kBytesPerTurn > kPipeBytes);
   read_output();
@@ -286,6 +275,11 @@ void TaskProcess::signal(int number) {
   if (link_) link_->signal(number);
   // A remote shell gets KILL alone: its host may be out of reach, and notices that it is gone.
   if (!link_ || number == SIGKILL) kill_group(record_.pid, number);
+}
+
+void TaskProcess::ask_to_stop() {
+  signal(SIGTERM);
+  signal(SIGCONT);
 }
 
 }  // namespace cohort::launch

@@ -20,10 +20,6 @@
 
 namespace cohort::launch {
 
-// A start that the system had no descriptor or process for is tried again, for a minute.
-constexpr int kStartTries = 240;
-constexpr std::chrono::milliseconds kStartPause{250};
-
 struct StartOptions {
   std::filesystem::path program;
   int secret = -1;  // the job's, to be inherited
@@ -38,25 +34,25 @@ struct StartOptions {
 class TaskProcess {
  public:
   // `loop`, `screen` and `guard` must outlive this object.
-  // `keeps`: it gets memory that outlives its process.
-  TaskProcess(PlannedTask plan, int attempt, bool keeps, EventLoop& loop, Screen& screen,
-              Guard& guard);
+  struct Identity {
+    cluster::TaskId id;
+    std::string host;
+    int attempt = 1;
+    std::filesystem::path log;
+    // How its process reports and keeps what outlives it: here, in memory, or not at all.
+    bool keeps_state = false;
+  };
+  TaskProcess(Identity identity, EventLoop& loop, Screen& screen, Guard& guard);
   TaskProcess(const TaskProcess&) = delete;
   TaskProcess& operator=(const TaskProcess&) = delete;
   ~TaskProcess();
 
-  // While it does not run: it is to run so from now on, perhaps on another host. The log stays.
-  void replan(PlannedTask plan);
+  // Runs it as planned, perhaps on another host than before; a task that has ended runs anew, with
+  // what it kept, and its log goes on behind a line that says so. From here on the loop brings the
+  // output to the screen and the log. Throws what spawn() throws, and then has changed nothing.
+  void start(const PlannedTask& plan, const StartOptions& options);
 
-  // From here on the loop brings the output to the screen and the log. Throws what spawn() throws.
-  void start(const StartOptions& options);
-
-  // For a task that has ended: runs it anew with the same plan, its incarnation apart, and what it
-  // kept. Its log goes on behind a line that says so. Throws what spawn() throws, and then has
-  // changed nothing.
-  void start_again(const StartOptions& options);
-  // What it last said (restart_state.h).
-  // What the task last said of its own death.
+  // What it last said of its own death (restart_state.h).
   RestartStateOwner::Flag restart_flag() const {
     return keep_ ? keep_->read_flag() : RestartStateOwner::Flag::no_restart;
   }
@@ -64,7 +60,6 @@ class TaskProcess {
   const cluster::TaskId& id() const { return record_.id; }
   const TaskRecord& record() const { return record_; }
   TaskRecord& record() { return record_; }
-  bool is_remote() const { return !plan_.remote_command.empty(); }
   bool alive() const { return record_.pid > 0 && !record_.exit; }
 
   enum class Change { none, suspended, resumed, exited };
@@ -79,10 +74,13 @@ class TaskProcess {
   bool may_still_run() const;
 
   void signal(int number);  // to the whole process group, on whatever host
+  void ask_to_stop();       // TERM; and CONT, since a suspended task could not answer
 
  private:
-  SpawnOptions as_planned(const StartOptions& options);
-  SpawnOptions on_its_host(const StartOptions& options, UniqueFd& input);
+  void spawn_as(const PlannedTask& plan, const StartOptions& options);
+  SpawnOptions as_planned(const PlannedTask& plan, const StartOptions& options);
+  SpawnOptions on_its_host(const PlannedTask& plan, const StartOptions& options, UniqueFd& input);
+  bool is_remote() const { return remote_word_.has_value(); }
   std::optional<ExitStatus> peek_process() const;
   void finish(const ExitStatus& status);
   void read_output();  // what the pipe holds now, kBytesPerTurn at most
@@ -92,7 +90,6 @@ class TaskProcess {
   void take(std::string_view bytes);
   void take_output(std::string_view bytes);
 
-  PlannedTask plan_;
   EventLoop& loop_;
   Screen& screen_;
   Guard& guard_;

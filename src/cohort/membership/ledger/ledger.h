@@ -99,7 +99,7 @@ Ledger read_ledger(const std::filesystem::path& path);
 
 // What a ledger proves. An update counts where nothing later took its place: training that went on
 // from this step or an earlier one, or a later view's record of such a step (its maker died before
-// anybody else had it). Samples are places in the epoch's order; that the order is a permutation of
+// another member had it). Samples are places in the epoch's order; that the order is a permutation of
 // the data set is how it is made, and not a matter of the ledger.
 struct LedgerReport {
   struct Epoch {

@@ -78,7 +78,7 @@ void LedgerWriter::cut_torn_tail() {
       --records;
     std::int64_t end = begin + records * bytes;
     if (end == size) return find_last_step(records);
-    // Somebody who still appends has made the tail whole, or moved it: look again.
+    // A writer that still appends has made the tail whole, or moved it: look again.
     if (size_of(file_.get()) != size) continue;
     if (::ftruncate(file_.get(), static_cast<off_t>(end)) != 0) fail("cut");
   }

@@ -60,7 +60,7 @@ TEST(LedgerWriter, KnowsWhichUpdatesAreMissing) {
   writer.append(update(0, 2));
   EXPECT_FALSE(writer.lacks(update(0, 2)));
   EXPECT_TRUE(writer.lacks(update(0, 3)));   // made again in a later view
-  EXPECT_FALSE(writer.lacks(update(0, 1)));  // somebody made it again
+  EXPECT_FALSE(writer.lacks(update(0, 1)));  // a later view made it again
   EXPECT_TRUE(writer.lacks(update(1, 2)));
   EXPECT_FALSE(LedgerWriter(folder / "ledger", kPlan).lacks(update(0, 2)));
   EXPECT_TRUE(LedgerWriter(folder / "ledger", kPlan).lacks(update(0, 3)));

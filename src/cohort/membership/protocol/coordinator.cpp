@@ -14,13 +14,10 @@ using std::chrono::milliseconds;
 constexpr Time kFirstBreakDelay = milliseconds(50);
 constexpr Time kLongestBreakDelay = milliseconds(1000);
 
-// Clocks of two hosts do not run equally fast: leases end here a little later than they must.
-Time held(Time lease) { return lease + lease / 20; }
-
 }  // namespace
 
 Coordinator::Coordinator(CoordinatorOptions options)
-    : options_(std::move(options)), target_(options_.most) {
+    : options_(std::move(options)), target_(options_.most), table_(options_.lease) {
   if (options_.least < 1 || options_.most < options_.least || options_.lease <= Time::zero())
     throw InvalidInput(fmt::format(
         "an elastic job cannot have {} to {} members with leases of {} ns; say 1 <= least <= most",
@@ -30,11 +27,6 @@ Coordinator::Coordinator(CoordinatorOptions options)
 
 void Coordinator::begin(Time now) {
   if (!started_) started_ = now;
-}
-
-Coordinator::Known* Coordinator::find(const std::string& id) {
-  const auto found = known_.find(id);
-  return found == known_.end() ? nullptr : found->second.get();
 }
 
 void Coordinator::send(const std::string& member, Message message) {
@@ -50,44 +42,44 @@ void Coordinator::tell(Time now, MembershipEvent event) {
 
 void Coordinator::handle(Time now, const Message& message) {
   begin(now);
-  Known* known = find(message.member);
-  if (known == nullptr) {
-    if (message.kind == MessageKind::ready && !gone_.contains(message.member))
+  MemberEntry* entry = table_.find(message.member);
+  if (entry == nullptr) {
+    if (message.kind == MessageKind::ready && !table_.find_gone(message.member))
       admit(now, message);
     else
-      answer_stranger(message);
+      answer_unknown(message);
     return settle(now);
   }
-  known->seat.last_heard = now;
+  entry->status.last_heard = now;
   // To hold a lease for longer than its member does is always safe.
-  if (known->doubt == Known::Doubt::none) leases_.renew(known->lease, now + held(options_.lease));
+  if (entry->doubt == MemberEntry::Doubt::none) table_.renew(*entry, now);
   switch (message.kind) {
     case MessageKind::ready:
       // It waits for a view that it was sent, and that was lost on the way.
-      if (known->seat.member) send_install(*known, true);
+      if (entry->status.is_member) send_install(*entry, true);
       break;
     case MessageKind::beat:
-      on_beat(now, *known, message);
+      on_beat(now, *entry, message);
       break;
     case MessageKind::report:
-      on_report(now, *known, message);
+      on_report(now, *entry, message);
       break;
     case MessageKind::broken:
-      on_broken(now, *known, message);
+      on_broken(now, *entry, message);
       break;
     case MessageKind::resumed:
-      on_resumed(now, *known, message);
+      on_resumed(now, *entry, message);
       break;
     case MessageKind::finished:
-      if (known->seat.member && message.number == view_.number) {
-        if (!known->finished) ++finished_;
-        known->finished = true;
-        known->seat.stage = message.stage;
-        if (over_) send(known->id, {.kind = MessageKind::over});
+      if (entry->status.is_member && message.number == view_.number) {
+        if (!entry->finished) ++finished_;
+        entry->finished = true;
+        entry->status.stage = message.stage;
+        if (over_) send(entry->id, {.kind = MessageKind::over});
       }
       break;
     case MessageKind::leaving:
-      remove(now, *known, message.text);
+      remove(now, *entry, message.text);
       break;
     default:
       ++ignored_;
@@ -101,101 +93,88 @@ void Coordinator::admit(Time now, const Message& message) {
     ++ignored_;
     return;
   }
-  const auto dead = dead_.find(info.task);
-  if (dead != dead_.end() && info.incarnation <= dead->second) return;  // its last words
+  if (table_.is_dead(info)) return;  // its last words
   if (over_) {
-    gone_[message.member] = {MessageKind::dismissed, "training is over"};
-    return answer_stranger(message);
+    table_.refuse(message.member, {MessageKind::dismissed, "training is over"});
+    return answer_unknown(message);
   }
-  if (!give_way(now, info)) {
-    gone_[message.member] = {MessageKind::dismissed,
-                             fmt::format("{} was started again meanwhile", info.task)};
-    return answer_stranger(message);
+  if (!replace_older_run(now, info)) {
+    table_.refuse(message.member, {MessageKind::dismissed,
+                                   fmt::format("{} was started again meanwhile", info.task)});
+    return answer_unknown(message);
   }
-  if (known_.empty()) agreement_.reset();
-  if (!agreement_) agreement_ = message.text;
-  if (*agreement_ != message.text) {
-    gone_[message.member] = {MessageKind::refused, *agreement_};
+  if (const auto others = table_.disagreement(message.text)) {
+    table_.refuse(message.member, {MessageKind::refused, *others});
     tell(now, {.kind = MembershipEvent::Kind::refused,
                .member = message.member,
                .text = fmt::format("it was started with {}, the others with {}", message.text,
-                                   *agreement_)});
-    return answer_stranger(message);
+                                   *others)});
+    return answer_unknown(message);
   }
-  auto known = std::make_unique<Known>();
-  known->id = message.member;
-  known->seat.info = info;
-  known->seat.last_heard = now;
-  known->arrival = ++arrivals_;
-  known->lease = leases_.give(now + held(options_.lease), known.get());
-  waiting_.emplace(known->arrival, known.get());
-  by_task_.emplace(info.task, known.get());
-  known_.emplace(known->id, std::move(known));
+  table_.add(now, info);
 }
 
-// A worker has one seat: who comes again, or was started again, takes the place of whom it was
-// before. False: the newcomer is itself the older one.
-bool Coordinator::give_way(Time now, const MemberInfo& newcomer) {
-  std::vector<Known*> before;
-  const auto [first, last] = by_task_.equal_range(newcomer.task);
-  for (auto place = first; place != last; ++place) {
-    const MemberInfo& info = place->second->seat.info;
-    if (std::pair(info.incarnation, info.rejoins) >
-        std::pair(newcomer.incarnation, newcomer.rejoins))
-      return false;
-    before.push_back(place->second);
-  }
-  for (Known* known : before) {
+// A worker has one entry: the newest run of its process replaces the older ones. False: the newcomer
+// is itself the older one.
+bool Coordinator::replace_older_run(Time now, const MemberInfo& newcomer) {
+  const std::vector<MemberEntry*> before = table_.runs_of(newcomer.task);
+  const auto is_newer = [&](const MemberEntry* entry) {
+    const MemberInfo& info = entry->status.info;
+    return std::pair(info.incarnation, info.rejoins) >
+           std::pair(newcomer.incarnation, newcomer.rejoins);
+  };
+  if (std::any_of(before.begin(), before.end(), is_newer)) return false;
+  for (MemberEntry* entry : before) {
     const std::string why = fmt::format("it came again as {}", newcomer.id());
-    if (known->seat.info.incarnation == newcomer.incarnation)
-      remove(now, *known, why);  // by its own word it has given up
+    if (entry->status.info.incarnation == newcomer.incarnation)
+      remove(now, *entry, why);  // by its own word it has given up
     else
-      suspect(now, known->id, why);
+      suspect(now, entry->id, why);
   }
   return true;
 }
 
-void Coordinator::answer_stranger(const Message& message) {
-  const auto gone = gone_.find(message.member);
-  if (gone == gone_.end() || message.kind == MessageKind::leaving) {
+void Coordinator::answer_unknown(const Message& message) {
+  const MemberTable::Gone* gone = table_.find_gone(message.member);
+  if (gone == nullptr || message.kind == MessageKind::leaving) {
     ++ignored_;
     return;
   }
-  send(message.member, {.kind = gone->second.how, .text = gone->second.why});
+  send(message.member, {.kind = gone->how, .text = gone->why});
 }
 
-void Coordinator::on_beat(Time now, Known& known, const Message& message) {
-  known.seat.stage = message.stage;
-  known.seat.step = message.step;
-  known.seat.rate = message.rate;
-  if (known.doubt == Known::Doubt::disconnected) known.doubt = Known::Doubt::none;
-  if (over_) return send(known.id, {.kind = MessageKind::over});
-  if (known.doubt == Known::Doubt::none) {
-    leases_.renew(known.lease, now + held(options_.lease));
-    send(known.id,
+void Coordinator::on_beat(Time now, MemberEntry& entry, const Message& message) {
+  entry.status.stage = message.stage;
+  entry.status.step = message.step;
+  entry.status.rate = message.rate;
+  if (entry.doubt == MemberEntry::Doubt::disconnected) entry.doubt = MemberEntry::Doubt::none;
+  if (over_) return send(entry.id, {.kind = MessageKind::over});
+  if (entry.doubt == MemberEntry::Doubt::none) {
+    table_.renew(entry, now);
+    send(entry.id,
          {.kind = MessageKind::lease, .number = message.number, .duration = options_.lease});
   }
-  if (change_ && known.asked && !known.reported && now - known.asked_at >= options_.lease / 2)
-    ask(now, known);  // the proposal may have been lost
+  if (change_ && entry.asked && !entry.reported && now - entry.asked_at >= options_.lease / 2)
+    ask(now, entry);  // the proposal may have been lost
 }
 
-void Coordinator::on_report(Time now, Known& known, const Message& message) {
+void Coordinator::on_report(Time now, MemberEntry& entry, const Message& message) {
   if (!change_) {
-    if (known.seat.member && message.number <= view_.number)
-      send_install(known, message.base != view_change_->base);
+    if (entry.status.is_member && message.number <= view_.number)
+      send_install(entry, message.base != view_change_->base);
     return;
   }
-  if (!known.asked || known.reported || message.number != change_->number) return;
-  known.reported = true;
-  known.stage = message.stage;
-  known.base = message.base;
-  if (known.doubt == Known::Doubt::overdue) known.doubt = Known::Doubt::none;
-  if (known.seat.member && !change_->reports_since) change_->reports_since = now;
+  if (!entry.asked || entry.reported || message.number != change_->number) return;
+  entry.reported = true;
+  entry.stage = message.stage;
+  entry.base = message.base;
+  if (entry.doubt == MemberEntry::Doubt::overdue) entry.doubt = MemberEntry::Doubt::none;
+  if (entry.status.is_member && !change_->reports_since) change_->reports_since = now;
   --change_->missing;
 }
 
-void Coordinator::on_broken(Time now, Known& known, const Message& message) {
-  if (!known.seat.member || message.number != view_.number || break_due_ ||
+void Coordinator::on_broken(Time now, MemberEntry& entry, const Message& message) {
+  if (!entry.status.is_member || message.number != view_.number || break_due_ ||
       (change_ && !change_->planned))
     return;
   Time delay{0};
@@ -203,18 +182,18 @@ void Coordinator::on_broken(Time now, Known& known, const Message& message) {
     delay = std::min(kLongestBreakDelay, kFirstBreakDelay * (1 << std::min(breaks_ - 1, 10)));
   ++breaks_;
   break_due_ = now + delay;
-  add_reason(fmt::format("{} could not go on: {}", known.seat.info.task, message.text));
+  reasons_.add(fmt::format("{} could not go on: {}", entry.status.info.task, message.text));
 }
 
-void Coordinator::on_resumed(Time now, Known& known, const Message& message) {
-  if (!known.seat.member || message.number != view_.number || resumed_) return;
+void Coordinator::on_resumed(Time now, MemberEntry& entry, const Message& message) {
+  if (!entry.status.is_member || message.number != view_.number || resumed_) return;
   // How long training stood still, a newcomer does not know.
-  const bool newcomer = view_.members[known.rank].stage == kNoState;
+  const bool newcomer = view_.members[entry.rank].stage == kNoState;
   if (newcomer && view_.stage() != kNoState) return;
   resumed_ = true;
   breaks_ = 0;
   tell(now, {.kind = MembershipEvent::Kind::resumed,
-             .member = known.id,
+             .member = entry.id,
              .text = view_.reason,
              .view = view_,
              .step = message.step,
@@ -224,70 +203,63 @@ void Coordinator::on_resumed(Time now, Known& known, const Message& message) {
 
 void Coordinator::lost(Time now, const std::string& id, const std::string& why) {
   begin(now);
-  if (Known* known = find(id)) remove(now, *known, why);
+  if (MemberEntry* entry = table_.find(id)) remove(now, *entry, why);
   settle(now);
 }
 
 void Coordinator::lost(Time now, const std::string& task, int incarnation, const std::string& why) {
   begin(now);
-  int& dead = dead_.try_emplace(task, incarnation).first->second;
-  dead = std::max(dead, incarnation);
-  std::vector<Known*> gone;
-  const auto [first, last] = by_task_.equal_range(task);
-  for (auto place = first; place != last; ++place)
-    if (place->second->seat.info.incarnation == incarnation) gone.push_back(place->second);
-  for (Known* known : gone) remove(now, *known, why);
+  table_.mark_dead(task, incarnation);
+  for (MemberEntry* entry : table_.runs_of(task))
+    if (entry->status.info.incarnation == incarnation) remove(now, *entry, why);
   settle(now);
 }
 
 void Coordinator::suspect(Time now, const std::string& id, const std::string& why) {
   begin(now);
-  if (Known* known = find(id)) doubt(now, *known, Known::Doubt::disconnected, why);
+  if (MemberEntry* entry = table_.find(id))
+    doubt(now, *entry, MemberEntry::Doubt::disconnected, why);
   settle(now);
 }
 
-void Coordinator::doubt(Time now, Known& known, Known::Doubt doubt, const std::string& why) {
+void Coordinator::doubt(Time now, MemberEntry& entry, MemberEntry::Doubt doubt,
+                        const std::string& why) {
   // Who is no member has no lease that counts.
-  if (!known.seat.member) return evict(now, known, why);
-  if (known.doubt == Known::Doubt::none && doubt == Known::Doubt::disconnected) {
+  if (!entry.status.is_member) return evict(now, entry, why);
+  if (entry.doubt == MemberEntry::Doubt::none && doubt == MemberEntry::Doubt::disconnected) {
     redo_ = Redo::unplanned;
-    add_reason(fmt::format("{}: {}", known.seat.info.task, why));
+    reasons_.add(fmt::format("{}: {}", entry.status.info.task, why));
   }
-  known.doubt = doubt;
-  known.doubted = why;
+  entry.doubt = doubt;
+  entry.doubted = why;
 }
 
-void Coordinator::evict(Time now, Known& known, const std::string& why) {
-  send(known.id, {.kind = MessageKind::evicted, .text = why});
-  remove(now, known, why);
+void Coordinator::evict(Time now, MemberEntry& entry, const std::string& why) {
+  send(entry.id, {.kind = MessageKind::evicted, .text = why});
+  remove(now, entry, why);
 }
 
-void Coordinator::remove(Time now, Known& known, const std::string& why) {
-  if (!over_) tell(now, {.kind = MembershipEvent::Kind::evicted, .member = known.id, .text = why});
-  if (known.seat.member) {
+void Coordinator::remove(Time now, MemberEntry& entry, const std::string& why) {
+  if (!over_) tell(now, {.kind = MembershipEvent::Kind::evicted, .member = entry.id, .text = why});
+  if (entry.status.is_member) {
     redo_ = Redo::unplanned;
     breaks_ = 0;
-  } else if (known.asked && redo_ == Redo::none) {
+  } else if (entry.asked && redo_ == Redo::none) {
     redo_ = Redo::planned;
   }
-  if (known.seat.member || known.asked)
-    add_reason(fmt::format("{}: {}", known.seat.info.task, why));
-  forget(known, {MessageKind::evicted, why});
+  if (entry.status.is_member || entry.asked)
+    reasons_.add(fmt::format("{}: {}", entry.status.info.task, why));
+  forget(entry, {MessageKind::evicted, why});
 }
 
-void Coordinator::forget(Known& known, Gone gone) {
-  std::erase(members_, &known);
-  if (known.finished) --finished_;
-  waiting_.erase(known.arrival);
+void Coordinator::forget(MemberEntry& entry, MemberTable::Gone gone) {
+  std::erase(members_, &entry);
+  if (entry.finished) --finished_;
   if (change_) {
-    if (known.asked && !known.reported) --change_->missing;
-    std::erase(change_->candidates, &known);
+    if (entry.asked && !entry.reported) --change_->missing;
+    std::erase(change_->candidates, &entry);
   }
-  const auto [first, last] = by_task_.equal_range(known.seat.info.task);
-  by_task_.erase(std::find_if(first, last, [&](const auto& at) { return at.second == &known; }));
-  leases_.remove(known.lease);
-  gone_[known.id] = std::move(gone);
-  known_.erase(std::string(known.id));
+  table_.remove(entry, std::move(gone));
 }
 
 void Coordinator::resize(Time now, int members, const std::string& why) {
@@ -297,27 +269,17 @@ void Coordinator::resize(Time now, int members, const std::string& why) {
                                    options_.most, members));
   if (members == target_) return;
   target_ = members;
-  add_reason(why);
+  reasons_.add(why);
   settle(now);
 }
 
 void Coordinator::evict_expired(Time now) {
-  const Leases::Lease* first = leases_.first();
-  if (first == nullptr || first->end > now) return;
-  // Beats may lie unread. Who comes late was itself not there, and has many to read.
-  if (!grace_ || grace_->noticed < first->end) {
-    const bool late = now - first->end > options_.lease / 40;
-    grace_ = Grace{.noticed = now, .end = now + options_.lease / (late ? 4 : 40)};
-  }
-  if (now < grace_->end) return;
-  const Time noticed = grace_->noticed;
-  for (; first != nullptr && first->end <= noticed; first = leases_.first()) {
-    Known& known = *static_cast<Known*>(first->holder);
-    const bool silent = known.doubt == Known::Doubt::none;
-    evict(now, known,
+  for (MemberEntry* entry : table_.expired(now)) {
+    const bool silent = entry->doubt == MemberEntry::Doubt::none;
+    evict(now, *entry,
           silent ? fmt::format("nothing was heard of it for {} ms",
-                               (now - known.seat.last_heard) / milliseconds(1))
-                 : std::string(known.doubted));
+                               (now - entry->status.last_heard) / milliseconds(1))
+                 : std::string(entry->doubted));
   }
 }
 
@@ -326,10 +288,11 @@ void Coordinator::lose_patience(Time now) {
       now < *change_->reports_since + options_.report_patience)
     return;
   change_->overdue = true;
-  std::vector<Known*> late;
-  for (const auto& [id, known] : known_)
-    if (known->asked && !known->reported) late.push_back(known.get());
-  for (Known* known : late) doubt(now, *known, Known::Doubt::overdue, "it did not come to rest");
+  std::vector<MemberEntry*> late = members_;
+  late.insert(late.end(), change_->candidates.begin(), change_->candidates.end());
+  std::erase_if(late, [](const MemberEntry* entry) { return !entry->asked || entry->reported; });
+  for (MemberEntry* entry : late)
+    doubt(now, *entry, MemberEntry::Doubt::overdue, "it did not come to rest");
 }
 
 void Coordinator::tick(Time now) {
@@ -344,8 +307,7 @@ std::optional<Time> Coordinator::next_tick() const {
   if (!started_ || over_ || failed_) return std::nullopt;
   std::optional<Time> next;
   const auto due = [&](Time time) { next = next ? std::min(*next, time) : time; };
-  if (const Leases::Lease* first = leases_.first())
-    due(grace_ && first->end <= grace_->noticed ? grace_->end : first->end);
+  if (const auto expiry = table_.next_expiry()) due(*expiry);
   if (break_due_) due(*break_due_);
   if (short_since_) due(*short_since_ + options_.member_patience);
   if (change_ && change_->reports_since && !change_->overdue)
@@ -370,12 +332,12 @@ const View& Coordinator::view() const { return view_; }
 int Coordinator::target() const { return target_; }
 std::uint64_t Coordinator::ignored() const { return ignored_; }
 
-std::vector<Coordinator::Seat> Coordinator::seats() const {
-  std::vector<Seat> seats;
-  seats.reserve(known_.size());
-  for (const Known* known : members_) seats.push_back(known->seat);
-  for (const auto& [arrival, known] : waiting_) seats.push_back(known->seat);
-  return seats;
+std::vector<MemberStatus> Coordinator::members() const {
+  std::vector<MemberStatus> all;
+  all.reserve(table_.size());
+  for (const MemberEntry* entry : members_) all.push_back(entry->status);
+  for (const auto& [arrival, entry] : table_.waiting()) all.push_back(entry->status);
+  return all;
 }
 
 }  // namespace cohort::membership

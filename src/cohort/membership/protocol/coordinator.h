@@ -2,14 +2,14 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "cohort/membership/protocol/change_reasons.h"
 #include "cohort/membership/protocol/leases.h"
+#include "cohort/membership/protocol/member_table.h"
 #include "cohort/membership/protocol/message.h"
 #include "cohort/membership/protocol/view.h"
 
@@ -28,17 +28,17 @@ struct CoordinatorOptions {
   Time member_patience = std::chrono::minutes(10);
 };
 
-// Something that happened, for people and for whoever starts processes.
+// Something that happened, for people and for the launcher, which starts processes.
 struct MembershipEvent {
   enum class Kind {
     proposed,   // `view` has the number that is tried
     installed,  // `view` is decided; text: its reason
-    resumed,    // it trains; `duration` is how long nobody did; `redone`: a step was done again
+    resumed,    // it trains; `duration` is how long no member did; `redone`: a step was done again
     evicted,    // `member` (text: why) is no member any more; its process may still be there
     dismissed,  // `member` was told to go
     refused,    // `member` cannot take part (text: why)
     waiting,    // there are fewer than `least` members
-    over,       // everybody has finished
+    over,       // all members have finished
     failed      // the job cannot go on; text: why
   };
   Kind kind = Kind::installed;
@@ -56,14 +56,14 @@ struct MembershipEvent {
 // simulator.
 //
 // A change of view:
-//   1. propose(n) to the members and to those who wait. Unplanned (somebody was lost, or reported
+//   1. propose(n) to the members and to those who wait. Unplanned (a member was lost, or reported
 //      that collectives broke): members drop what they are doing. Planned (newcomers, a resize):
 //      members end a stage that all of them end, and then come to rest.
 //   2. Each reports the stage that it has committed, and promises to commit nothing more in an
 //      older view.
 //   3. When all that still live have reported, and `least` are there: install(view n). Members form
 //      a group; who is behind copies from who is not; training goes on.
-//   Whoever is lost on the way makes number n + 1 out of it, and so on. A number is never used
+//   A member that is lost on the way makes number n + 1 out of it, and so on. A number is never used
 //   twice.
 //
 // Leases: each beat is answered by a lease. A member commits only while its lease holds; the
@@ -101,69 +101,39 @@ class Coordinator {
 
   // For status.
   enum class Phase { gathering, changing, training, over, failed };
-  struct Seat {
-    MemberInfo info;
-    std::int64_t stage = kNoState;
-    std::int64_t step = 0;
-    double rate = 0;
-    Time last_heard{0};
-    bool member = false;  // of the current view; else it waits
-  };
   Phase phase() const;
-  const View& view() const;  // the last that was installed
-  std::vector<Seat> seats() const;
-  int target() const;             // members wanted
-  std::uint64_t ignored() const;  // messages that made no sense
+  const View& view() const;                   // the last that was installed
+  std::vector<MemberStatus> members() const;  // of the view, then those that wait
+  int target() const;                         // members wanted
+  std::uint64_t ignored() const;              // messages that made no sense
 
  private:
-  // Somebody who has said that it is ready, and is not gone.
-  struct Known {
-    Seat seat;
-    std::string id;
-    std::uint64_t arrival = 0;
-    Leases::Place lease;
-    enum class Doubt { none, disconnected, overdue } doubt = Doubt::none;  // gets no more leases
-    std::string doubted;                                                   // why
-    std::uint32_t rank = 0;                                                // of a member, in view_
-    bool finished = false;
-    // Of the change under way:
-    bool asked = false;
-    bool reported = false;
-    Time asked_at{0};
-    std::int64_t stage = kNoState;
-    std::uint64_t base = 0;
-  };
-  struct Gone {
-    MessageKind how;
-    std::string why;
-  };
   struct Change {
     std::uint64_t number = 0;
     bool planned = false;
-    std::size_t missing = 0;            // reports
-    std::vector<Known*> candidates;     // newcomers who were asked
-    std::uint64_t considered = 0;       // waiting ones up to this arrival were
-    std::optional<Time> reports_since;  // of members
-    bool overdue = false;               // report_patience has passed
+    std::size_t missing = 0;               // reports
+    std::vector<MemberEntry*> candidates;  // newcomers who were asked
+    std::uint64_t considered = 0;          // waiting ones up to this arrival were
+    std::optional<Time> reports_since;     // of members
+    bool overdue = false;                  // report_patience has passed
   };
   enum class Redo { none, planned, unplanned };
 
   // coordinator.cpp: who is there, and what they say.
   void begin(Time now);
   void admit(Time now, const Message& message);
-  bool give_way(Time now, const MemberInfo& newcomer);
-  void on_beat(Time now, Known& known, const Message& message);
-  void on_report(Time now, Known& known, const Message& message);
-  void on_broken(Time now, Known& known, const Message& message);
-  void on_resumed(Time now, Known& known, const Message& message);
-  void answer_stranger(const Message& message);
+  bool replace_older_run(Time now, const MemberInfo& newcomer);
+  void on_beat(Time now, MemberEntry& entry, const Message& message);
+  void on_report(Time now, MemberEntry& entry, const Message& message);
+  void on_broken(Time now, MemberEntry& entry, const Message& message);
+  void on_resumed(Time now, MemberEntry& entry, const Message& message);
+  void answer_unknown(const Message& message);
   void evict_expired(Time now);
   void lose_patience(Time now);
-  void doubt(Time now, Known& known, Known::Doubt doubt, const std::string& why);
-  void evict(Time now, Known& known, const std::string& why);
-  void remove(Time now, Known& known, const std::string& why);
-  void forget(Known& known, Gone gone);
-  Known* find(const std::string& id);
+  void doubt(Time now, MemberEntry& entry, MemberEntry::Doubt doubt, const std::string& why);
+  void evict(Time now, MemberEntry& entry, const std::string& why);
+  void remove(Time now, MemberEntry& entry, const std::string& why);
+  void forget(MemberEntry& entry, MemberTable::Gone gone);
   void send(const std::string& member, Message message);
   void tell(Time now, MembershipEvent event);
 
@@ -172,15 +142,13 @@ class Coordinator {
   bool settle_once(Time now);
   bool is_time_to_start(Time now);
   void propose(Time now, bool planned);
-  void ask(Time now, Known& known);
+  void ask(Time now, MemberEntry& entry);
   void take_candidates(Time now);
   bool try_install(Time now);
   void install(Time now);
-  void send_install(const Known& known, bool whole);
+  void send_install(const MemberEntry& entry, bool whole);
   void finish(Time now);
   void run_short(Time now);
-  void add_reason(const std::string& reason);
-  std::string reason() const;
 
   CoordinatorOptions options_;
   int target_;
@@ -188,33 +156,19 @@ class Coordinator {
   bool over_ = false;
   bool failed_ = false;
 
-  std::unordered_map<std::string, std::unique_ptr<Known>> known_;
-  std::vector<Known*> members_;              // of view_, who still live, by rank
-  std::map<std::uint64_t, Known*> waiting_;  // by arrival
-  std::multimap<std::string, Known*> by_task_;
-  std::unordered_map<std::string, Gone> gone_;
-  std::unordered_map<std::string, int> dead_;  // task: its incarnations up to this one are dead
-  std::optional<std::string> agreement_;       // while anybody with it is there
-  std::uint64_t arrivals_ = 0;
-  Leases leases_;
-  // Leases that had ended when it was noticed are taken for lost at `end`: until then mail is read.
-  struct Grace {
-    Time noticed{0};
-    Time end{0};
-  };
-  std::optional<Grace> grace_;
+  MemberTable table_;
+  std::vector<MemberEntry*> members_;  // of view_, who still live, by rank
 
   View view_;
   std::shared_ptr<const ViewChange> whole_view_;   // view_, for who knows nothing
   std::shared_ptr<const ViewChange> view_change_;  // view_, for who has the one before
   std::uint64_t number_ = 0;                       // newest ever proposed
   std::optional<Change> change_;
-  Redo redo_ = Redo::none;  // somebody was lost since the last proposal
-  std::vector<std::string> reasons_;
-  std::size_t more_reasons_ = 0;
+  Redo redo_ = Redo::none;  // a member was lost since the last proposal
+  ChangeReasons reasons_;
   bool resumed_ = false;
   std::size_t finished_ = 0;  // members
-  int breaks_ = 0;            // successive views that broke although nobody was lost
+  int breaks_ = 0;            // successive views that broke although no member was lost
   std::optional<Time> break_due_;
   std::optional<Time> short_since_;  // fewer than `least`
 

@@ -1,6 +1,5 @@
 // The coordinator's changes of view: when one is due, who takes part, what is installed.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -10,8 +9,6 @@
 
 namespace cohort::membership {
 namespace {
-
-constexpr std::size_t kMostReasons = 8;
 
 // worker/2 before worker/10.
 bool comes_before(const MemberInfo& a, const MemberInfo& b) {
@@ -48,8 +45,8 @@ bool Coordinator::settle_once(Time now) {
     return true;
   }
   const auto size = static_cast<int>(members_.size());
-  const bool grows = size < target_ && !waiting_.empty();
-  // Whoever was lost had not finished, or somebody else has not: had all, training would be over.
+  const bool grows = size < target_ && !table_.waiting().empty();
+  // The lost member had not finished, or another has not: had all, training would be over.
   if (redo_ == Redo::unplanned || broke) {
     propose(now, false);
   } else if (finished_ == members_.size()) {
@@ -63,7 +60,7 @@ bool Coordinator::settle_once(Time now) {
 }
 
 bool Coordinator::is_time_to_start(Time now) {
-  const auto ready = static_cast<int>(waiting_.size());
+  const auto ready = static_cast<int>(table_.waiting().size());
   if (ready >= std::min(options_.initial, target_)) return true;
   if (now < *started_ + options_.start_patience) return false;
   if (ready >= options_.least) return true;
@@ -76,69 +73,57 @@ void Coordinator::run_short(Time now) {
     short_since_ = change_ ? now : *started_;
     tell(now,
          {.kind = MembershipEvent::Kind::waiting,
-          .text = fmt::format("{} of at least {} workers are there", known_.size(), options_.least),
+          .text = fmt::format("{} of at least {} workers are there", table_.size(), options_.least),
           .view = view_});
   }
   if (now < *short_since_ + options_.member_patience) return;
   failed_ = true;
   tell(now,
        {.kind = MembershipEvent::Kind::failed,
-        .text = fmt::format("only {} of at least {} workers were there for {} s{}{}", known_.size(),
+        .text = fmt::format("only {} of at least {} workers were there for {} s{}{}", table_.size(),
                             options_.least, options_.member_patience / std::chrono::seconds(1),
-                            reasons_.empty() ? "" : "; ", reason()),
+                            reasons_.empty() ? "" : "; ", reasons_.text()),
         .view = view_});
 }
 
-void Coordinator::add_reason(const std::string& reason) {
-  if (std::find(reasons_.begin(), reasons_.end(), reason) != reasons_.end()) return;
-  if (reasons_.size() < kMostReasons)
-    reasons_.push_back(reason);
-  else
-    ++more_reasons_;
-}
-
-std::string Coordinator::reason() const {
-  std::string text = fmt::format("{}", fmt::join(reasons_, "; "));
-  if (more_reasons_ > 0) text += fmt::format("; and {} more", more_reasons_);
-  return text;
-}
-
 void Coordinator::propose(Time now, bool planned) {
-  std::vector<Known*> candidates;
+  std::vector<MemberEntry*> candidates;
   if (change_) candidates = std::move(change_->candidates);
   redo_ = Redo::none;
   break_due_.reset();
   change_ = Change{.number = ++number_, .planned = planned};
   View view;
   view.number = number_;
-  tell(now, {.kind = MembershipEvent::Kind::proposed, .text = reason(), .view = std::move(view)});
+  tell(now,
+       {.kind = MembershipEvent::Kind::proposed, .text = reasons_.text(), .view = std::move(view)});
   change_->candidates = std::move(candidates);
   change_->missing = members_.size() + change_->candidates.size();
-  for (Known* known : members_) ask(now, *known);
-  for (Known* known : change_->candidates) ask(now, *known);
+  for (MemberEntry* entry : members_) ask(now, *entry);
+  for (MemberEntry* entry : change_->candidates) ask(now, *entry);
   take_candidates(now);
 }
 
-void Coordinator::ask(Time now, Known& known) {
-  known.asked = true;
-  known.reported = false;
-  known.asked_at = now;
-  send(known.id, {.kind = MessageKind::propose,
+void Coordinator::ask(Time now, MemberEntry& entry) {
+  entry.asked = true;
+  entry.reported = false;
+  entry.asked_at = now;
+  send(entry.id, {.kind = MessageKind::propose,
                   .number = change_->number,
                   .planned = change_->planned,
-                  .text = reason()});
+                  .text = reasons_.text()});
 }
 
 // Newcomers as far as there is room. Who comes while a change is under way is taken along.
 void Coordinator::take_candidates(Time now) {
-  for (auto next = waiting_.upper_bound(change_->considered); next != waiting_.end(); ++next) {
+  for (auto next = table_.waiting().upper_bound(change_->considered);
+       next != table_.waiting().end(); ++next) {
     if (static_cast<int>(members_.size() + change_->candidates.size()) >= target_) return;
-    auto& [arrival, known] = *next;
+    auto& [arrival, entry] = *next;
     change_->considered = arrival;
-    if (known->asked) continue;
-    change_->candidates.push_back(known);
+    if (entry->asked) continue;
+    change_->candidates.push_back(entry);
     ++change_->missing;
-    ask(now, *known);
+    ask(now, *entry);
   }
 }
 
@@ -156,32 +141,35 @@ bool Coordinator::try_install(Time now) {
 
 void Coordinator::install(Time now) {
   const auto wanted = static_cast<std::size_t>(target_);
-  const std::vector<Known*> dismissed(
+  const std::vector<MemberEntry*> dismissed(
       members_.begin() + static_cast<std::ptrdiff_t>(std::min(wanted, members_.size())),
       members_.end());
   members_.resize(std::min(wanted, members_.size()));
   std::vector<std::uint32_t> removed;
   std::uint32_t rank = 0;
-  for (const Known* known : members_)
-    for (; rank++ < known->rank;) removed.push_back(rank - 1);
+  for (const MemberEntry* entry : members_)
+    for (; rank++ < entry->rank;) removed.push_back(rank - 1);
   for (; rank < view_.members.size(); ++rank) removed.push_back(rank);
 
-  std::stable_sort(
-      change_->candidates.begin(), change_->candidates.end(),
-      [](const Known* a, const Known* b) { return comes_before(a->seat.info, b->seat.info); });
-  for (Known* known : change_->candidates) {
-    known->asked = false;
+  std::stable_sort(change_->candidates.begin(), change_->candidates.end(),
+                   [](const MemberEntry* a, const MemberEntry* b) {
+                     return comes_before(a->status.info, b->status.info);
+                   });
+  for (MemberEntry* entry : change_->candidates) {
+    entry->asked = false;
     if (members_.size() >= wanted) continue;  // the job was made smaller meanwhile: it waits on
-    waiting_.erase(known->arrival);
-    add_reason(fmt::format("{} joined", known->seat.info.task));
-    members_.push_back(known);
+    table_.end_wait(*entry);
+    reasons_.add(fmt::format("{} joined", entry->status.info.task));
+    members_.push_back(entry);
   }
   View next;
   next.number = change_->number;
   next.members.reserve(members_.size());
-  for (const Known* known : members_) next.members.push_back({known->seat.info, known->stage});
-  for (const Known* known : dismissed) add_reason(fmt::format("{} left", known->seat.info.task));
-  next.reason = reason();
+  for (const MemberEntry* entry : members_)
+    next.members.push_back({entry->status.info, entry->stage});
+  for (const MemberEntry* entry : dismissed)
+    reasons_.add(fmt::format("{} left", entry->status.info.task));
+  next.reason = reasons_.text();
   view_change_ =
       std::make_shared<const ViewChange>(change_between(view_, std::move(removed), next));
   whole_view_ = std::make_shared<const ViewChange>(change_between(View(), {}, next));
@@ -191,43 +179,42 @@ void Coordinator::install(Time now) {
   redo_ = Redo::none;
   break_due_.reset();
   short_since_.reset();
-  reasons_.clear();
-  more_reasons_ = 0;
+  reasons_ = {};
   resumed_ = false;
   finished_ = 0;
   tell(now, {.kind = MembershipEvent::Kind::installed, .text = view_.reason, .view = view_});
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    Known& known = *members_[i];
-    known.rank = static_cast<std::uint32_t>(i);
-    known.seat.member = true;
-    known.seat.stage = known.stage;
-    known.asked = known.finished = false;
-    send_install(known, known.base != before);
+    MemberEntry& entry = *members_[i];
+    entry.rank = static_cast<std::uint32_t>(i);
+    entry.status.is_member = true;
+    entry.status.stage = entry.stage;
+    entry.asked = entry.finished = false;
+    send_install(entry, entry.base != before);
   }
-  for (Known* known : dismissed) {
-    known->finished = false;  // of a view that is no more
+  for (MemberEntry* entry : dismissed) {
+    entry->finished = false;  // of a view that is no more
     const std::string why = fmt::format("the job now has {} workers", view_.size());
-    send(known->id, {.kind = MessageKind::dismissed, .text = why});
-    tell(now, {.kind = MembershipEvent::Kind::dismissed, .member = known->id, .text = why});
-    forget(*known, {MessageKind::dismissed, why});
+    send(entry->id, {.kind = MessageKind::dismissed, .text = why});
+    tell(now, {.kind = MembershipEvent::Kind::dismissed, .member = entry->id, .text = why});
+    forget(*entry, {MessageKind::dismissed, why});
   }
 }
 
-void Coordinator::send_install(const Known& known, bool whole) {
-  send(known.id, {.kind = MessageKind::install,
+void Coordinator::send_install(const MemberEntry& entry, bool whole) {
+  send(entry.id, {.kind = MessageKind::install,
                   .number = view_.number,
                   .change = whole ? whole_view_ : view_change_});
 }
 
 void Coordinator::finish(Time now) {
   over_ = true;
-  for (const Known* known : members_) send(known->id, {.kind = MessageKind::over});
-  const std::map<std::uint64_t, Known*> waiting = waiting_;
-  for (const auto& [arrival, known] : waiting) {
+  for (const MemberEntry* entry : members_) send(entry->id, {.kind = MessageKind::over});
+  const std::map<std::uint64_t, MemberEntry*> waiting = table_.waiting();  // forget() changes it
+  for (const auto& [arrival, entry] : waiting) {
     const std::string why = "training is over";
-    send(known->id, {.kind = MessageKind::dismissed, .text = why});
-    tell(now, {.kind = MembershipEvent::Kind::dismissed, .member = known->id, .text = why});
-    forget(*known, {MessageKind::dismissed, why});
+    send(entry->id, {.kind = MessageKind::dismissed, .text = why});
+    tell(now, {.kind = MembershipEvent::Kind::dismissed, .member = entry->id, .text = why});
+    forget(*entry, {MessageKind::dismissed, why});
   }
   tell(now, {.kind = MembershipEvent::Kind::over, .text = "training is over", .view = view_});
 }

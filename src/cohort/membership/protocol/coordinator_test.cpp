@@ -122,7 +122,7 @@ TEST(CoordinatorTest, DeathDuringAPlannedChangeMakesTheNextNumberUnplanned) {
   EXPECT_EQ(pump.at(3).view().stage(), 4);
 }
 
-TEST(CoordinatorTest, DeathDuringRecoveryMakesTheNextNumberAndNobodyReportsTwiceByHand) {
+TEST(CoordinatorTest, DeathDuringRecoveryMakesTheNextNumberAndNoMemberReportsTwiceByHand) {
   Three pump;
   pump.kill_and_tell(0);
   pump.report(1, 9);
@@ -215,7 +215,7 @@ TEST(CoordinatorTest, BeatTakesSuspicionBack) {
   EXPECT_EQ(pump.count(Kind::evicted), 0);
 }
 
-TEST(CoordinatorTest, CoordinatorThatOversleptEvictsNobodyBeforeItHasReadItsMail) {
+TEST(CoordinatorTest, CoordinatorThatOversleptEvictsNoMemberBeforeItHasReadItsMail) {
   Three pump;
   pump.now += 30s;
   pump.coordinator.tick(pump.now);
@@ -225,7 +225,7 @@ TEST(CoordinatorTest, CoordinatorThatOversleptEvictsNobodyBeforeItHasReadItsMail
   EXPECT_EQ(pump.coordinator.view().number, 1u);
 }
 
-TEST(CoordinatorTest, CoordinatorThatOversleptAgainEvictsNobodyEither) {
+TEST(CoordinatorTest, CoordinatorThatOversleptAgainEvictsNoMemberEither) {
   Three pump;
   for (int nap = 0; nap < 3; ++nap) {
     pump.now += 30s;
@@ -235,7 +235,7 @@ TEST(CoordinatorTest, CoordinatorThatOversleptAgainEvictsNobodyEither) {
   EXPECT_EQ(pump.count(Kind::evicted), 0);
 }
 
-TEST(CoordinatorTest, LeaseThatEndsWhileABeatLiesUnreadEvictsNobody) {
+TEST(CoordinatorTest, LeaseThatEndsWhileABeatLiesUnreadEvictsNoMember) {
   Three pump;
   const auto due = pump.coordinator.next_tick();
   ASSERT_TRUE(due);
@@ -299,10 +299,10 @@ TEST(CoordinatorTest, OtherAgreementIsRefusedWithTheFirstOnes) {
   EXPECT_EQ(pump.at(1).state(), State::refused);
   EXPECT_EQ(pump.at(1).reason(), R"({"batch": 64})");
   EXPECT_EQ(pump.count(Kind::refused), 1);
-  EXPECT_EQ(pump.at(0).proposal(), 1u) << "who is refused disturbs nobody";
+  EXPECT_EQ(pump.at(0).proposal(), 1u) << "a refused worker disturbs no member";
   pump.kill_and_tell(0);
   pump.add(2, 0, R"({"batch": 32})");
-  EXPECT_EQ(pump.at(2).state(), State::training) << "nobody with the first agreement is there";
+  EXPECT_EQ(pump.at(2).state(), State::training) << "no worker with the first agreement is there";
 }
 
 TEST(CoordinatorTest, ShrinkingDismissesTheLastRanksOnceTheNewViewIsInstalled) {
@@ -378,7 +378,7 @@ TEST(CoordinatorTest, MemberLostAfterItFinishedNeedsANewViewWhileOthersTrain) {
   EXPECT_EQ(pump.coordinator.phase(), Phase::changing);
 }
 
-TEST(CoordinatorTest, NobodyIsTakenWhenSomeHaveFinished) {
+TEST(CoordinatorTest, NoWorkerIsTakenWhenSomeHaveFinished) {
   Three pump;
   pump.finish(0, 10);
   pump.add(3);
@@ -465,11 +465,11 @@ TEST(CoordinatorTest, SeatsTellProgressOfMembersAndOfWhoWaits) {
   Three pump;
   pump.at(1).progress(12, 12, 340.5);
   pump.pass(1s);
-  const auto seats = pump.coordinator.seats();
-  ASSERT_EQ(seats.size(), 3u);
-  EXPECT_EQ(seats[1].stage, 12);
-  EXPECT_EQ(seats[1].rate, 340.5);
-  EXPECT_TRUE(seats[1].member);
+  const auto members = pump.coordinator.members();
+  ASSERT_EQ(members.size(), 3u);
+  EXPECT_EQ(members[1].stage, 12);
+  EXPECT_EQ(members[1].rate, 340.5);
+  EXPECT_TRUE(members[1].is_member);
 }
 
 TEST(CoordinatorTest, NonsenseIsCountedAndLeftAlone) {

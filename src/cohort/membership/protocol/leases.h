@@ -6,7 +6,7 @@
 
 namespace cohort::membership {
 
-// Time since any one instant. Whoever drives the state machines tells it: a clock, or a simulator.
+// Time since any one instant. The driver of the state machines tells it: a clock, or a simulator.
 using Time = std::chrono::nanoseconds;
 
 // When the leases end that a coordinator gave. All are equally long, so the one given first ends
@@ -17,17 +17,18 @@ class Leases {
     Time end;
     void* holder;
   };
-  using Place = std::list<Lease>::iterator;
+  using Handle = std::list<Lease>::iterator;
 
-  Place give(Time end, void* holder) { return leases_.insert(leases_.end(), {end, holder}); }
+  Handle give(Time end, void* holder) { return leases_.insert(leases_.end(), {end, holder}); }
   // `end` must not be before that of any other lease.
-  void renew(Place place, Time end) {
-    place->end = end;
-    leases_.splice(leases_.end(), leases_, place);
+  void renew(Handle lease, Time end) {
+    lease->end = end;
+    leases_.splice(leases_.end(), leases_, lease);
   }
-  void remove(Place place) { leases_.erase(place); }
+  void remove(Handle lease) { leases_.erase(lease); }
 
   const Lease* first() const { return leases_.empty() ? nullptr : &leases_.front(); }
+  const std::list<Lease>& all() const { return leases_; }
 
  private:
   std::list<Lease> leases_;

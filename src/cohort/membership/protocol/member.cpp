@@ -28,7 +28,7 @@ void Member::send_report() {
 
 bool Member::is_at_rest() const { return state_ == State::waiting || state_ == State::resting; }
 
-bool Member::is_seated() const { return is_at_rest() || state_ == State::training; }
+bool Member::takes_part() const { return is_at_rest() || state_ == State::training; }
 
 void Member::ready(Time now, const std::string& agreement) {
   if (state_ != State::idle)
@@ -79,7 +79,7 @@ void Member::finished(Time, std::int64_t stage) {
 }
 
 void Member::leave(Time, const std::string& why) {
-  if (is_seated()) send({.kind = MessageKind::leaving, .text = why});
+  if (takes_part()) send({.kind = MessageKind::leaving, .text = why});
   state_ = State::idle;
 }
 
@@ -122,19 +122,19 @@ void Member::say_again() {
 }
 
 void Member::tick(Time now) {
-  if (!is_seated() || now < next_beat_) return;
+  if (!takes_part() || now < next_beat_) return;
   say_again();
   beat(now);
 }
 
 std::optional<Time> Member::next_tick() const {
-  if (!is_seated()) return std::nullopt;
+  if (!takes_part()) return std::nullopt;
   return next_beat_;
 }
 
 void Member::handle(Time, const Message& message) {
   // What was meant for this process under an earlier id is not for it any more.
-  if (message.member != id_ || !is_seated()) return;
+  if (message.member != id_ || !takes_part()) return;
   switch (message.kind) {
     case MessageKind::lease:
       return take_lease(message);

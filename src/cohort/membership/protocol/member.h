@@ -64,7 +64,7 @@ class Member {
   void install(const Message& message);
   void end(State state, const std::string& why);
   bool is_at_rest() const;
-  bool is_seated() const;
+  bool takes_part() const;
 
   MemberInfo info_;
   std::string id_;

@@ -30,7 +30,7 @@ enum class MessageKind : std::uint8_t {
   evicted = 23,    // not a member any more (`text`); may come again under another id
   dismissed = 24,  // not wanted any more (`text`): the job was made smaller, or is over
   refused = 25,    // cannot take part; `text` is what the others have that this one has otherwise
-  over = 26,       // everybody has finished
+  over = 26,       // all members have finished
 };
 
 struct Message {

@@ -11,7 +11,7 @@
 
 namespace cohort::membership {
 
-// A coordinator and members at one table: pump() carries every message at once, until nobody has
+// A coordinator and members at one table: pump() carries every message at once, until none has
 // anything more to say. Time stands still but for pass().
 class Pump {
  public:
@@ -28,7 +28,7 @@ class Pump {
   }
   Member& at(int task) { return *members.at(task); }
 
-  // Nobody hears of it by itself.
+  // No member hears of it by itself.
   void kill(int task) { members.erase(task); }
   void kill_and_tell(int task) {
     const MemberInfo info = at(task).info();

@@ -9,7 +9,7 @@ namespace cohort::membership {
 
 // Training is a sequence of stages: a step, the callbacks after it, the end of an epoch. A stage is
 // committed at once and as a whole, and depends on the state before it alone, so it can be done
-// again by whoever is there.
+// again by the members of a later view.
 inline constexpr std::int64_t kNoState = -1;  // in the place of a stage: a newcomer
 
 // One run of one worker, as the coordinator knows it. `id` is never used twice: the task, how often
@@ -42,7 +42,7 @@ struct View {
   int rank_of(std::string_view id) const;  // -1: not a member
   // Where training goes on: the most that any member has committed; kNoState: from the beginning.
   std::int64_t stage() const;
-  // Whoever has less than stage() copies from the first that has it.
+  // Members that have less than stage() copy from the first that has it.
   int donor() const;
   bool is_behind(int rank) const { return members[static_cast<std::size_t>(rank)].stage < stage(); }
   std::vector<int> behind() const;  // the ranks of all of them, ascending

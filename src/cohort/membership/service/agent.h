@@ -7,21 +7,19 @@
 #include <string>
 
 #include "cohort/base/deadline.h"
-#include "cohort/base/error.h"
 #include "cohort/base/process/dismissed.h"
 #include "cohort/cluster/store/store_client.h"
 #include "cohort/membership/protocol/view.h"
+#include "cohort/membership/service/view_ended.h"
 
 namespace cohort::membership {
 
-// The view of this worker has ended: what it was doing is lost, next_view() tells how to go on.
-class ViewEnded : public PeerError {
-  using PeerError::PeerError;
-};
+class AgentLoop;
 
 using cohort::Dismissed;
 
-// One worker's seat in an elastic job: a Member with a thread, the store's mailboxes and a clock.
+// One worker's membership in an elastic job: a Member with a thread, the store's mailboxes and a
+// clock.
 // It beats by itself while the worker computes, and tells it when its view is over.
 //
 //   agent.on_drop([&](const std::string& why) { group->abort(why); });
@@ -75,7 +73,7 @@ class Agent {
 
   // Training is over here. True: it is everywhere. False: a change is due; call next_view().
   bool finish(std::int64_t stage, Deadline deadline);
-  // Says goodbye, if anybody is left to hear it. Nothing but the destructor may follow.
+  // Tells the coordinator, if there is one. Nothing but the destructor may follow.
   void leave(Deadline deadline);
 
   MemberInfo info() const;
@@ -84,8 +82,7 @@ class Agent {
   void cut_off(std::chrono::milliseconds duration);
 
  private:
-  class Loop;
-  std::unique_ptr<Loop> loop_;
+  std::unique_ptr<AgentLoop> loop_;
 };
 
 }  // namespace cohort::membership

@@ -2,24 +2,29 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 
+#include "cohort/base/deadline.h"
+#include "cohort/cluster/store/store_client.h"
 #include "cohort/membership/protocol/member.h"
 #include "cohort/membership/protocol/steady_time.h"
-#include "cohort/membership/service/agent.h"
 #include "cohort/membership/service/mailbox.h"
 
 namespace cohort::membership {
 
-// The agent's Member, its thread and what passes between them. Whoever has something to tell the
-// Member does so in its own thread and sends what follows from it; the agent's thread reads the
-// mail, beats, and calls on_drop. Internal to agent.cpp and agent_loop.cpp.
-class Agent::Loop {
+// What stands behind an Agent (agent.h has the contract): its Member, its thread and what passes
+// between them. A thread that has something to tell the Member does so itself and sends what follows
+// from it; the agent's thread reads the mail, beats, and calls on_drop.
+class AgentLoop {
  public:
-  Loop(cluster::StoreClient& store, std::string prefix, MemberInfo self);
-  ~Loop();  // close()
+  AgentLoop(cluster::StoreClient& store, std::string prefix, MemberInfo self);
+  ~AgentLoop();  // close()
 
   void on_drop(std::function<void(const std::string& why)> drop) { drop_ = std::move(drop); }
 
@@ -61,7 +66,7 @@ class Agent::Loop {
   bool is_broken_off() const;
   std::optional<std::string> take_drop();
   View wait_for_view(Lock& lock, std::int64_t stage, Deadline deadline);
-  void come_again(Deadline deadline);
+  void rejoin(Deadline deadline);
   void expect_coordinator() const;
   [[noreturn]] void throw_no_answer(const std::string& awaited) const;
   void wait_change(Lock& lock, Deadline deadline);

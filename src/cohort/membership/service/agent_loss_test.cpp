@@ -42,7 +42,7 @@ TEST_F(AgentLossTest, AConnectionThatEndsStopsTheOthersAtOnceAndTheLeaseSettlesI
   Time begin = steady_now();
   b_.die();
   Time dropped = a_.wait_drop().at;
-  EXPECT_LT(dropped - begin, milliseconds(200));
+  EXPECT_LT(dropped - begin, kLease);
   View view = a_->next_view(3, "", soon());
   EXPECT_THAT(ids_of(view), ElementsAre("worker/0.0.0"));
   EXPECT_EQ(job_.wait_event(Kind::evicted).member, "worker/1.0.0");
@@ -76,7 +76,9 @@ TEST_F(AgentLossTest, AWorkerThatWasStartedAgainJoinsUnderAnotherId) {
 }
 
 TEST_F(AgentLossTest, BeatsKeepTheLeaseForAsLongAsTheWorkerComputes) {
-  std::this_thread::sleep_for(3 * kLease);
+  const Time later = steady_now() + 3 * kLease;
+  job_.wait_heard("worker/0.0.0", later);
+  job_.wait_heard("worker/1.0.0", later);
   a_->expect_commit(soon());
   b_->expect_commit(soon());
   EXPECT_EQ(a_.drops() + b_.drops(), 0u);
@@ -84,9 +86,7 @@ TEST_F(AgentLossTest, BeatsKeepTheLeaseForAsLongAsTheWorkerComputes) {
 
 TEST_F(AgentLossTest, NothingIsCommittedWhenTheCoordinatorIsSilent) {
   job_.kill_service();
-  Time begin = steady_now();
-  while (steady_now() - begin < kLease + milliseconds(100))
-    std::this_thread::sleep_for(milliseconds(20));
+  a_.wait_lease_end();
   EXPECT_THAT(message_of<ViewEnded>([&] { a_->expect_commit(Deadline::after(milliseconds(50))); }),
               HasSubstr("it has no lease"));
   EXPECT_THAT(message_of<PeerError>(
@@ -113,7 +113,7 @@ TEST_F(AgentLossTest, ACoordinatorThatIsGoneIsToldInAPlainSentence) {
   a_->leave(soon());
   b_.die();
   job_.kill_service();
-  EXPECT_LT(steady_now() - begin, milliseconds(100));
+  EXPECT_LT(steady_now() - begin, seconds(2));  // not the deadlines' 20
 }
 
 TEST_F(AgentLossTest, AWorkerThatWasCutOffIsShutOutAndComesAgainAsANewcomer) {
@@ -141,7 +141,7 @@ TEST_F(AgentLossTest, AWorkerThatWasCutOffIsShutOutAndComesAgainAsANewcomer) {
   b_->expect_commit(soon());
 
   // It beats under its new name, and its end is still noticed.
-  std::this_thread::sleep_for(2 * kLease);
+  job_.wait_heard("worker/1.0.1", steady_now() + 2 * kLease);
   b_->expect_commit(soon());
   Time ended = steady_now();
   b_.die();
@@ -160,17 +160,17 @@ TEST_F(AgentLossTest, WhatIsSaidWhileCutOffIsHeardAfterwards) {
 
 TEST_F(AgentLossTest, ACutShorterThanTheLeaseCostsNothing) {
   b_->cut_off(kLease / 2);
-  std::this_thread::sleep_for(2 * kLease);
+  job_.wait_heard("worker/1.0.0", steady_now() + 2 * kLease);
   b_->expect_commit(soon());
   EXPECT_EQ(a_.drops() + b_.drops(), 0u);
 }
 
 TEST_F(AgentLossTest, AnAgentEndsAtOnceWhileItIsCutOff) {
   a_->cut_off(seconds(30));
-  std::this_thread::sleep_for(kLease / 2);  // its thread waits for the cut's end now
+  a_.wait_lease_end();  // it beats no more: its thread waits for the cut's end
   Time begin = steady_now();
   a_.die();
-  EXPECT_LT(steady_now() - begin, milliseconds(100));
+  EXPECT_LT(steady_now() - begin, seconds(5));  // not the cut's 30
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ TEST(AgentTest, ADeathThatTheLauncherTellsOfMakesTheOthersDropTheViewAndGoOn) {
   EXPECT_TRUE(resumed.redone);
 }
 
-TEST(AgentTest, EventsAreToldAtOnceThoughNobodyHasAnythingToSay) {
+TEST(AgentTest, EventsAreToldAtOnceThoughNoMemberHasAnythingToSay) {
   ElasticJob job({.least = 1, .most = 2, .initial = 2, .lease = seconds(40)});
   auto workers = start(job, 2);
   std::this_thread::sleep_for(milliseconds(600));  // the next beats are far away now
@@ -94,7 +94,7 @@ TEST(AgentTest, EventsAreToldAtOnceThoughNobodyHasAnythingToSay) {
   EXPECT_LT(steady_now() - begin, seconds(2));
 }
 
-TEST(AgentTest, CollectivesThatBreakMakeANewViewThoughNobodyIsKnownToBeLost) {
+TEST(AgentTest, CollectivesThatBreakMakeANewViewThoughNoMemberIsKnownToBeLost) {
   ElasticJob job({.least = 2, .most = 2, .initial = 2});
   auto workers = start(job, 2);
   auto a = next_view(*workers[0], 3, "all_reduce #7 failed");
@@ -204,14 +204,14 @@ TEST(AgentTest, WhatWasCommittedShowsInTheStatus) {
   auto workers = start(job, 1);
   (*workers[0])->committed(12, 7, 850.5);
   Deadline deadline = soon();
-  Coordinator::Seat seat;
-  while (seat.step != 7 && !deadline.expired()) {
-    seat = job.service().status().seats.at(0);
+  MemberStatus member;
+  while (member.step != 7 && !deadline.expired()) {
+    member = job.service().status().members.at(0);
     std::this_thread::sleep_for(milliseconds(5));
   }
-  EXPECT_EQ(seat.step, 7);
-  EXPECT_EQ(seat.stage, 12);
-  EXPECT_EQ(seat.rate, 850.5);
+  EXPECT_EQ(member.step, 7);
+  EXPECT_EQ(member.stage, 12);
+  EXPECT_EQ(member.rate, 850.5);
 }
 
 TEST(AgentTest, AViewThatIsOverBeforeItWasSeenIsNotReturned) {

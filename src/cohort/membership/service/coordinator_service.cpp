@@ -28,7 +28,7 @@ std::unique_ptr<cluster::StoreClient> connect(const CoordinatorServiceOptions& o
 
 }  // namespace
 
-// Whoever has something to tell the coordinator does so in its own thread, and sends what follows
+// A thread that has something to tell the coordinator does so itself, and sends what follows
 // from it; the service's thread reads the mail, minds the clock and tells the events.
 class CoordinatorService::Loop {
  public:
@@ -60,7 +60,8 @@ class CoordinatorService::Loop {
 
   Status status() const {
     std::lock_guard lock(mutex_);
-    return {coordinator_.phase(), coordinator_.view(), coordinator_.seats(), coordinator_.target()};
+    return {coordinator_.phase(), coordinator_.view(), coordinator_.members(),
+            coordinator_.target()};
   }
 
  private:

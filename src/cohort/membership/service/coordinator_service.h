@@ -37,7 +37,7 @@ class CoordinatorService {
   struct Status {
     Coordinator::Phase phase;
     View view;
-    std::vector<Coordinator::Seat> seats;
+    std::vector<MemberStatus> members;  // of the view, then those that wait
     int target = 0;
   };
   Status status() const;

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cohort/cluster/store/store_client.h"
@@ -40,6 +41,17 @@ class ElasticJob {
   void kill_store() { server_.close(); }
   const cluster::Address& store() const { return server_.address(); }
 
+  // Until the coordinator has heard of this member (an id) at `time` or later.
+  void wait_heard(const std::string& id, Time time) {
+    const Deadline deadline = soon();
+    while (!deadline.expired()) {
+      for (const MemberStatus& member : service_->status().members)
+        if (member.info.id() == id && member.last_heard >= time) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    ADD_FAILURE() << "nothing was heard of " << id;
+  }
+
   // The first event of this kind, by `skip` such ones.
   MembershipEvent wait_event(MembershipEvent::Kind kind, int skip = 0) {
     std::unique_lock lock(mutex_);
@@ -55,6 +67,15 @@ class ElasticJob {
     });
     EXPECT_TRUE(came) << "no event of kind " << static_cast<int>(kind);
     return found;
+  }
+
+  // All events of this kind so far.
+  std::vector<MembershipEvent> events(MembershipEvent::Kind kind) {
+    const std::lock_guard lock(mutex_);
+    std::vector<MembershipEvent> result;
+    for (const MembershipEvent& event : events_)
+      if (event.kind == kind) result.push_back(event);
+    return result;
   }
 
  private:
@@ -98,6 +119,19 @@ class Worker {
     bool came = changed_.wait_until(lock, soon().when(), [&] { return drops_.size() > skip; });
     EXPECT_TRUE(came) << "no drop";
     return came ? drops_[skip] : Drop{};
+  }
+  // Until it may not commit any more, since its lease has ended.
+  void wait_lease_end() {
+    const Deadline deadline = soon();
+    try {
+      while (!deadline.expired()) {
+        agent_->expect_commit(Deadline::after({}));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      }
+    } catch (const ViewEnded&) {
+      return;
+    }
+    ADD_FAILURE() << "its lease does not end";
   }
   std::size_t drops() {
     std::lock_guard lock(mutex_);

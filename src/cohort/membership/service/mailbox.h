@@ -19,7 +19,7 @@ namespace cohort::membership {
 // last message. A message is on its way when send() returns; nothing waits for it to arrive.
 //
 // Threads: send() and wake() from any thread, next() from one. `store` must outlive it, and should
-// be nobody else's: who waits in next() then is woken by mail alone, and at once.
+// have no other user: a thread that waits in next() is then woken by mail alone, and at once.
 // Failure: PeerError when the store is gone, or was closed.
 
 class MemberMailbox {
@@ -28,7 +28,7 @@ class MemberMailbox {
                 Deadline deadline);
 
   void send(const Message& message, Deadline deadline);
-  // Nothing: the deadline passed, or somebody called wake().
+  // Nothing: the deadline passed, or a thread called wake().
   std::optional<Message> next(Deadline deadline);
   void wake(Deadline deadline);
 
@@ -56,7 +56,7 @@ class CoordinatorMailbox {
     std::optional<Message> message;  // nothing: the member's connection has ended
   };
   void send(const std::string& member, const Message& message, Deadline deadline);
-  // Nothing: the deadline passed, or somebody called wake(). ProtocolError: a member sent what is
+  // Nothing: the deadline passed, or a thread called wake(). ProtocolError: a member sent what is
   // no message; the next call gives the next one.
   std::optional<Mail> next(Deadline deadline);
   void wake(Deadline deadline);

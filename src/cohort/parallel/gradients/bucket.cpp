@@ -29,8 +29,9 @@ Bucket::Bucket(collective::Group& group, BucketLayout layout,
   }
   views_.resize(layout_.entries.size());
   if (adopts) {
-    partials_.push_back(nullptr);
-    element_bytes_.push_back(torch::elementSize(layout_.dtype));
+    partials_.resize(nodes.size());
+    element_bytes_.resize(nodes.size(), torch::elementSize(layout_.dtype));
+    kept_.resize(nodes.size() - 1);
     return;
   }
   const std::size_t elements = std::max<std::size_t>(layout_.elements, 1);
@@ -67,12 +68,19 @@ bool Bucket::is_like(std::size_t entry, const torch::Tensor& gradient) const {
 
 void Bucket::adopt(torch::Tensor gradient) {
   values_ = static_cast<std::byte*>(gradient.data_ptr());
-  partials_[0] = values_;
+  partials_.back() = values_;
   views_[0] = std::move(gradient);
 }
 
-void Bucket::let_go() {
+void Bucket::keep(int node, torch::Tensor partial) {
+  const auto i = static_cast<std::size_t>(node);
+  partials_[i] = static_cast<std::byte*>(partial.data_ptr());
+  kept_[i] = std::move(partial);
+}
+
+void Bucket::release() {
   if (adopts_) views_[0].reset();
+  for (torch::Tensor& partial : kept_) partial.reset();
 }
 
 torch::Tensor Bucket::flat() const {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cohort/collective/group.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/bucket_layout.h"
 
 namespace cohort::parallel {
@@ -18,9 +18,9 @@ namespace cohort::parallel {
 std::vector<std::int64_t> gradient_strides(const torch::Tensor& parameter);
 
 // The memory of one bucket: the gradients, which autograd's parameters see as views, and where the
-// rank's shards leave partials that its group needs besides (collective/shards.h). A bucket of one
-// large parameter has no memory of its own: it adopts, step by step, the gradient that autograd
-// made.
+// rank's shards leave partials that its group needs besides (ShardPlan). A bucket of one
+// large parameter has no memory of its own: step by step it adopts the gradient that autograd made
+// for the last shard, and keeps the tensors of the partials before it, which no other rank reads.
 //
 // Threads: it and its memory's contents belong to the replica's thread until the bucket is handed
 // over, then to the communication thread until its Work is done.
@@ -28,7 +28,7 @@ std::vector<std::int64_t> gradient_strides(const torch::Tensor& parameter);
 class Bucket {
  public:
   // `nodes`: what the rank holds after its last shard; none where it has no shards. `adopts`: the
-  // layout has one entry, `nodes` is one, and its values are of the bucket's type.
+  // layout has one entry, there is a node, and all nodes' values are of the bucket's type.
   Bucket(collective::Group& group, BucketLayout layout, std::span<const torch::Tensor> parameters,
          std::span<const collective::Subtree> nodes, bool adopts);
 
@@ -45,8 +45,11 @@ class Bucket {
   bool is_like(std::size_t entry, const torch::Tensor& gradient) const;
 
   bool adopts() const { return adopts_; }
-  void adopt(torch::Tensor gradient);  // is_like(0, gradient)
-  void let_go();                       // of what it adopted, if anything
+  void adopt(torch::Tensor gradient);  // is_like(0, gradient); where the last partial comes to lie
+  // Whether it keeps the tensor of that partial instead of having memory for it.
+  bool keeps(int node) const { return adopts_ && node + 1 < static_cast<int>(partials_.size()); }
+  void keep(int node, torch::Tensor partial);  // keeps(node); is_like(0, partial)
+  void release();                              // what it adopted and keeps, if anything
 
   // One array for each node: its values in the bucket's dtype for a single shard, otherwise in the
   // accumulator type. The last is values() where the types are the same.
@@ -61,6 +64,7 @@ class Bucket {
   std::byte* values_ = nullptr;
   std::vector<torch::Tensor> views_;
   std::vector<collective::Buffer> more_;
+  std::vector<torch::Tensor> kept_;  // by node
   std::vector<std::byte*> partials_;
   std::vector<std::size_t> element_bytes_;  // of each of partials_
 };

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstring>
 
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/parallel/tensors/element_types.h"
 
 namespace cohort::parallel {
@@ -49,9 +49,7 @@ BucketReduction::BucketReduction(collective::Group& group, const GradientSyncOpt
       reducer_(options.reducer),
       scale_(options.average ? 1.0 / shards : 1.0),
       shards_(group, shards, options.runs) {
-  if (options.sink)
-    own_.emplace(shards, own);
-  else if (reducer_ || compression_ != Compression::none)
+  if (reducer_ || compression_ != Compression::none)
     own_.emplace(own.count, collective::ShardRange{0, own.count});
 }
 

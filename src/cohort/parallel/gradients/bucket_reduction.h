@@ -5,7 +5,7 @@
 #include "cohort/collective/group.h"
 #include "cohort/collective/shard_reducer.h"
 #include "cohort/parallel/gradients/bucket.h"
-#include "cohort/parallel/gradients/gradient_sync.h"
+#include "cohort/parallel/gradients/gradient_options.h"
 
 namespace cohort::parallel {
 

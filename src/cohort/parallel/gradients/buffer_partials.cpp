@@ -4,7 +4,7 @@
 #include <unordered_set>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/reduce_tree.h"
+#include "cohort/collective/reduction/reduce_tree.h"
 
 namespace cohort::parallel {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 
 namespace cohort::parallel {

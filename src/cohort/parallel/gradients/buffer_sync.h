@@ -15,8 +15,8 @@ namespace cohort::parallel {
 // floating-point buffers become the weighted sum of the shards' values in tree order, integer
 // buffers (counters) the largest, boolean ones shard 0's.
 //
-//   buffers.begin_shard();  forward();  buffers.end_shard(weight);   // weights of all shards sum
-//   to 1 buffers.finish(deadline);
+//   buffers.begin_shard();  forward();  buffers.end_shard(weight);  // all weights sum to 1
+//   buffers.finish(deadline);
 //
 // With no buffers every call returns at once. Threads, ownership and failure as GradientSync's.
 class BufferSync {

@@ -1,6 +1,7 @@
 #include "cohort/parallel/gradients/gradient_memory.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
@@ -12,9 +13,12 @@ namespace cohort::parallel {
 
 std::shared_ptr<BlockPool> BlockPool::of_this_process() {
   return std::make_shared<BlockPool>([](std::size_t bytes) {
-    constexpr std::align_val_t kAlignment{4096};
-    return std::shared_ptr<void>(::operator new(bytes, kAlignment),
-                                 [](void* memory) { ::operator delete(memory, kAlignment); });
+    // Where the system has huge pages for those who ask, one fault in place of 512.
+    constexpr std::size_t kHugePage = 2 << 20;
+    constexpr std::align_val_t kAlignment{kHugePage};
+    void* memory = ::operator new(bytes, kAlignment);
+    if (bytes >= kHugePage) ::madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+    return std::shared_ptr<void>(memory, [](void* block) { ::operator delete(block, kAlignment); });
   });
 }
 

@@ -1,30 +1,68 @@
 #include "cohort/parallel/gradients/gradient_sync.h"
 
-#include "cohort/parallel/gradients/gradient_state.h"
+#include "cohort/parallel/gradients/bucket_all_reduce.h"
+#include "cohort/parallel/gradients/bucket_push.h"
+#include "cohort/parallel/gradients/gradient_collector.h"
 
 namespace cohort::parallel {
 
-GradientSync::GradientSync(collective::Group& group, NamedTensors parameters,
-                           GradientSyncOptions options)
-    : state_(std::make_unique<State>(group, std::move(parameters), std::move(options))) {}
+namespace {
+
+template <typename Options>
+CollectorOptions collector_options(const Options& options) {
+  return {.first_bucket_bytes = options.first_bucket_bytes,
+          .bucket_bytes = options.bucket_bytes,
+          .allow_unused = options.allow_unused};
+}
+
+std::unique_ptr<GradientCollector> make_collector(collective::Group& group,
+                                                  const NamedTensors& parameters,
+                                                  CollectorOptions options,
+                                                  std::unique_ptr<BucketExchange> exchange) {
+  const collective::ShardRange own = exchange->own_shards();
+  return std::make_unique<GradientCollector>(group, parameters, std::move(options),
+                                             std::move(exchange), own);
+}
+
+}  // namespace
+
+GradientSync::GradientSync(collective::Group& group, const NamedTensors& parameters,
+                           GradientSyncOptions options) {
+  CollectorOptions collecting = collector_options(options);
+  collecting.memory = options.memory;
+  if (group.size() == 1 && options.shards <= 1 && !options.reducer)  // nothing to sum
+    collector_ =
+        std::make_unique<GradientCollector>(group, parameters, std::move(collecting), nullptr,
+                                            collective::runs_of(1, 1, options.runs)[0]);
+  else
+    collector_ = make_collector(group, parameters, std::move(collecting),
+                                std::make_unique<BucketAllReduce>(group, options));
+}
+
+GradientSync::GradientSync(collective::Group& group, const NamedTensors& parameters,
+                           BucketSink sink, const GradientPushOptions& options)
+    : collector_(make_collector(group, parameters, collector_options(options),
+                                std::make_unique<BucketPush>(std::move(sink), options))) {}
 
 GradientSync::~GradientSync() = default;
 
-int GradientSync::first_shard() const { return state_->own_shards().first; }
-int GradientSync::shard_count() const { return state_->own_shards().count; }
-std::vector<BucketLayout> GradientSync::layouts() const { return state_->layouts(); }
-const std::vector<torch::Tensor>& GradientSync::parameters() const { return state_->parameters(); }
-const std::vector<std::string>& GradientSync::names() const { return state_->names(); }
-void GradientSync::begin_shard(int shard) { state_->begin_shard(shard); }
-void GradientSync::end_shard() { state_->end_shard(); }
-bool GradientSync::discard_shard() { return state_->discard_shard(); }
-void GradientSync::finish(Deadline deadline) { state_->finish(deadline); }
-std::chrono::nanoseconds GradientSync::waited() const { return state_->waited(); }
-void GradientSync::record_events(bool on) { state_->record_events(on); }
-std::vector<GradientSync::BucketEvent> GradientSync::take_events() { return state_->take_events(); }
+int GradientSync::first_shard() const { return collector_->own_shards().first; }
+int GradientSync::shard_count() const { return collector_->own_shards().count; }
+std::vector<BucketLayout> GradientSync::layouts() const { return collector_->layouts(); }
+const std::vector<torch::Tensor>& GradientSync::parameters() const {
+  return collector_->parameters();
+}
+const std::vector<std::string>& GradientSync::names() const { return collector_->names(); }
+void GradientSync::begin_shard(int shard) { collector_->begin_shard(shard); }
+void GradientSync::end_shard() { collector_->end_shard(); }
+bool GradientSync::discard_shard() { return collector_->discard_shard(); }
+void GradientSync::finish(Deadline deadline) { collector_->finish(deadline); }
+std::chrono::nanoseconds GradientSync::waited() const { return collector_->waited(); }
+void GradientSync::record_events(bool on) { collector_->record_events(on); }
+std::vector<BucketEvent> GradientSync::take_events() { return collector_->take_events(); }
 
 GradientSync::NoSync::NoSync(GradientSync& sync)
-    : sync_(sync), before_(sync.state_->set_no_sync(true)) {}
-GradientSync::NoSync::~NoSync() { sync_.state_->set_no_sync(before_); }
+    : sync_(sync), before_(sync.collector_->set_no_sync(true)) {}
+GradientSync::NoSync::~NoSync() { sync_.collector_->set_no_sync(before_); }
 
 }  // namespace cohort::parallel

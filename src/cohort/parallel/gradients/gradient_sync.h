@@ -3,64 +3,20 @@
 #include <torch/torch.h>
 
 #include <chrono>
-#include <cstddef>
-#include <functional>
 #include <memory>
-#include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "cohort/base/deadline.h"
 #include "cohort/collective/group.h"
-#include "cohort/collective/shards.h"
+#include "cohort/parallel/gradients/bucket_event.h"
 #include "cohort/parallel/gradients/bucket_layout.h"
+#include "cohort/parallel/gradients/gradient_options.h"
 #include "cohort/parallel/tensors/named_tensors.h"
 
 namespace cohort::parallel {
 
-enum class Compression { none, f16, bf16 };
-
-// Replaces the all-reduce of one bucket: `values` holds this rank's (f32, f64, ...) sum over its
-// shards; on return the sum over all ranks. Called on the communication thread, in the same order
-// on all ranks. Must be collective over `group`.
-using BucketReducer = std::function<void(collective::Group& group, torch::Tensor values)>;
-
-// Takes one bucket's gradients of this rank's shards elsewhere, to parameter servers: one array of
-// the bucket's elements for each node of the shards' plan (collective/shards.h). Called on the
-// thread of the hook that filled the bucket, as soon as it is full; the memory is the caller's
-// again when it returns.
-using BucketSink =
-    std::function<void(std::size_t bucket, std::span<const std::byte* const> partials)>;
-
-class GradientMemory;
-
-struct GradientSyncOptions {
-  std::size_t bucket_bytes = 8 << 20;
-  std::size_t first_bucket_bytes = 1 << 20;  // small, so that communication starts early
-  // The job's virtual shards; rank r of n owns a contiguous run (collective/shards.h). 0: one a
-  // rank.
-  int shards = 0;
-  // Which rank owns which run of them, where that is not for shards_of to say; a rank without
-  // shards calls finish() only, adds nothing, and gets the sum (collective::runs_of). Its buckets
-  // go out there: with such runs call finish() before the step's other collectives.
-  std::vector<collective::ShardRange> runs;
-  // Called before each bucket goes out, on the thread of the hook that filled it.
-  std::function<void(std::size_t bucket)> on_bucket;
-  bool average = false;       // divide the sum by `shards`; otherwise the loss was weighted before
-  bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
-  Compression compression = Compression::none;
-  BucketReducer reducer;  // empty: the built-in sum in tree order
-  // Where large gradients lie (gradient_memory.h); nullptr: in memory of its own. Of this group.
-  std::shared_ptr<GradientMemory> memory;
-  // In place of any sum over ranks: `group` is then only this rank's own, and `place` says whose
-  // shards these are. finish() does not wait, .grad is of no use, and buckets stay as first made.
-  BucketSink sink;
-  struct Place {
-    int rank = 0;
-    int size = 1;
-  } place;
-};
+class GradientCollector;
 
 // Sums one replica's gradients with those of the others, while backward goes on.
 //
@@ -80,13 +36,20 @@ struct GradientSyncOptions {
 // The sum is the tree over shard numbers (docs/algorithms.md): its bits do not depend on the number
 // of ranks. Compression rounds what each rank sends, so there they do.
 //
+// With a sink the sums over this worker's shards go to parameter servers instead:
+// `group` is then only this worker's own (of one), finish() does not wait, .grad is of no use, and
+// buckets stay as first made.
+//
 // Threads: confined to the replica's thread. Ownership: keeps the parameters; `group` must outlive
 // it; hooks are removed by the destructor, and .grad tensors stay valid after it.
 // Failure: InvalidInput that names parameters which got no gradient (unless allow_unused), or whose
 // gradient is sparse; what the group throws. After a failure the object is only good to destroy.
 class GradientSync {
  public:
-  GradientSync(collective::Group& group, NamedTensors parameters, GradientSyncOptions options = {});
+  GradientSync(collective::Group& group, const NamedTensors& parameters,
+               GradientSyncOptions options = {});
+  GradientSync(collective::Group& group, const NamedTensors& parameters, BucketSink sink,
+               const GradientPushOptions& options);
   ~GradientSync();
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
@@ -125,17 +88,11 @@ class GradientSync {
   std::chrono::nanoseconds waited() const;
 
   // What happened to each bucket, for traces; empty unless recording was switched on.
-  struct BucketEvent {
-    int bucket;
-    std::size_t bytes;
-    std::chrono::steady_clock::time_point ready, begun, ended;
-  };
   void record_events(bool on);
   std::vector<BucketEvent> take_events();
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::unique_ptr<GradientCollector> collector_;
 };
 
 // L2 norm of all gradients together, then scaled down to `max_norm` if it is above. Call between

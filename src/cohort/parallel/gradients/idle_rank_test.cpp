@@ -1,4 +1,4 @@
-// A rank without shards: it adds nothing, and ends a step with what everybody has.
+// A rank without shards: it adds nothing, and ends a step with what the others have.
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -111,7 +111,7 @@ TEST(IdleRank, ContributesZeroToCompressedSumsAndToAReducersOwn) {
       });
 }
 
-TEST(IdleRank, GetsEverybodysBuffersAndDisturbsNone) {
+TEST(IdleRank, GetsTheOthersBuffersAndDisturbsNone) {
   for (int idle = 0; idle < kRanks; ++idle)
     run_replicas(kRanks, [&](Group& group) {
       const bool is_idle = group.rank() == idle;

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/parallel/tensors/element_types.h"
 
 namespace cohort::parallel {
@@ -29,7 +29,7 @@ const collective::TreeReducer& LocalSum::reducer(int step, torch::ScalarType dty
       .first->second;
 }
 
-void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket& bucket,
+void LocalSum::add(int step, int parameter, torch::Tensor gradient, Bucket& bucket,
                    std::size_t entry) {
   const collective::ShardPlan::Step& what = plan_.steps()[static_cast<std::size_t>(step)];
   const std::size_t elements = bucket.layout().entries[entry].elements;
@@ -37,7 +37,8 @@ void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket
   const std::size_t merged = what.inputs.size() - 1;
   std::vector<torch::Tensor>& stack = stacks_[static_cast<std::size_t>(parameter)];
 
-  if (merged == 0 && what.final >= 0) {
+  const bool kept = what.final >= 0 && bucket.keeps(what.final);
+  if (merged == 0 && what.final >= 0 && !kept) {
     std::byte* to = bucket.partial(what.final, entry);
     const std::size_t bytes = elements * torch::elementSize(dtype);
     if (!gradient.defined())
@@ -48,7 +49,10 @@ void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket
   }
   if (!gradient.defined()) gradient = bucket.make_like(entry).zero_();
   if (merged == 0) {
-    stack.push_back(std::move(gradient));
+    if (kept)
+      bucket.keep(what.final, std::move(gradient));
+    else
+      stack.push_back(std::move(gradient));
     return;
   }
 
@@ -57,7 +61,7 @@ void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket
   for (std::size_t i = below; i < stack.size(); ++i) inputs.push_back(raw_bytes(stack[i]));
   inputs.push_back(raw_bytes(gradient));
   torch::Tensor result;  // undefined: in the bucket
-  if (what.final < 0) {
+  if (what.final < 0 || kept) {
     const torch::ScalarType accumulator = accumulator_of(dtype);
     result = stack[below].scalar_type() == accumulator
                  ? stack[below]
@@ -66,7 +70,10 @@ void LocalSum::add(int step, int parameter, torch::Tensor gradient, const Bucket
   std::byte* to = result.defined() ? raw_bytes(result) : bucket.partial(what.final, entry);
   reducer(step, dtype).run(inputs, {&to, 1}, elements);
   stack.resize(below);
-  if (result.defined()) stack.push_back(std::move(result));
+  if (kept)
+    bucket.keep(what.final, std::move(result));
+  else if (result.defined())
+    stack.push_back(std::move(result));
 }
 
 }  // namespace cohort::parallel

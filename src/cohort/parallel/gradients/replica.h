@@ -9,7 +9,7 @@ namespace cohort::parallel {
 class ElasticMembership;
 class Servers;
 
-// One copy of the model: a thread of its own, a device of its own, and a place among all replicas
+// One copy of the model: a thread of its own, a device of its own, and a rank among all replicas
 // of the job. A worker process has one, or several (mirrored). A value; `group`, `servers` and
 // `elastic` are lent by the Strategy that made it.
 struct Replica {
@@ -17,7 +17,7 @@ struct Replica {
   int rank = 0;   // among the job's replicas: worker rank * replicas a worker + local
   int size = 1;   // replicas of the job
   torch::Device device = torch::kCPU;
-  // Of all replicas; rank and size as above. With parameter servers nobody is to be reached by it:
+  // Of all replicas; rank and size as above. With parameter servers it reaches no other worker:
   // collectives throw InvalidInput.
   collective::Group* group = nullptr;
   Servers* servers = nullptr;  // parameter servers, where the strategy has them

@@ -13,6 +13,7 @@
 #include "cohort/parallel/strategies/elastic_membership.h"
 #include "cohort/parallel/strategies/make_strategy.h"
 #include "cohort/parallel/strategies/serve_parameters.h"
+#include "cohort/parallel/strategies/transport.h"
 
 namespace cohort {
 
@@ -138,13 +139,14 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
   // A strategy that only the launcher named may be one that this program makes itself.
   if (role.is_training() && !(parsed.flags.distribution_strategy.empty() && !role.strategy.empty()))
     parallel::resolve_strategy(parsed.flags, role);
+  parallel::check_transport(parsed.flags, role, environment);
 
   choose_threads(parsed.flags, role, environment);
 
   Context context;
   context.state_ = std::make_shared<Context::State>();
   Context::State& state = *context.state_;
-  // Said before anybody else hears of this process. Who trains in a group cannot come back alone.
+  // Said before any other task hears of this process. A worker of a group cannot restart alone.
   const bool by_servers = parallel::asks_for_parameter_server(parsed.flags, role);
   std::optional<RestartState> keep;
   if (by_servers || !role.cluster.addresses(cluster::TaskType::ps).empty())
@@ -166,7 +168,7 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
                                .pid = ::getpid()},
         *role.elastic);
   else if (role.is_training() && !by_servers)
-    world->group = collective::form_world(*world->session, network);
+    parallel::form_workers_group(*world, parsed.flags, network);
   if (by_servers) state.keep = std::move(keep);
   state.arguments = std::move(parsed.rest);
   state.setup = {.world = std::move(world),

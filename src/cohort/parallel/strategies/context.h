@@ -15,13 +15,13 @@ namespace parallel {
 class ElasticMembership;
 }
 
-// A program's place in its job. Copies are handles of the same place. Destroying the last one
+// A program's part in its job. Copies are handles of the same one. Destroying the last one
 // without leave() tells the others that this task was lost.
 // Threads: strategy(), serve() and leave() from one thread; the rest from any.
 class Context {
  public:
   // Among the worker processes; -1 for a task that does not train. In an elastic job they follow
-  // its views, once this worker is in one; before, they are its place's and the most that there can
+  // its views, once this worker is in one; before, they are its slot's and the most that there can
   // be.
   int rank() const;
   int size() const;
@@ -41,8 +41,8 @@ class Context {
   // has one.
   collective::Group& group() const;
   operator collective::Group&() const { return group(); }
-  // This worker's place in an elastic job, for elastic::run(); null in any other job. Lives as long
-  // as this context.
+  // This worker's membership of an elastic job, for elastic::run(); null in any other job. Lives as
+  // long as this context.
   parallel::ElasticMembership* elastic() const;
 
   // A ps or evaluator: the program should `return context.serve();`, which returns 0 when all

@@ -149,7 +149,7 @@ TEST(Context, WorkersWithOtherFlagsAreNamed) {
 }
 
 TEST(Context, RefusesAtOnceAStrategyThatDoesNotFitTheJob) {
-  // Nobody listens there: the refusal comes before anything is joined.
+  // No process listens there: the refusal comes before anything is joined.
   const Environment environment = {
       {"COHORT_RANK", "0"}, {"COHORT_SIZE", "2"}, {"COHORT_STORE", "127.0.0.1:1"}};
   EXPECT_THAT(message_of<InvalidInput>([&] {

@@ -9,6 +9,7 @@
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/form.h"
+#include "cohort/transport/shm/carried_memory.h"
 #include "cohort/transport/store_rendezvous.h"
 
 namespace cohort::parallel {
@@ -48,6 +49,9 @@ struct ElasticMembership::State {
   cluster::Session& session;
   collective::NetworkOptions network;
   cluster::ElasticLimits limits;
+  // For the next view's group. It is given up before this worker says that it is at rest.
+  std::shared_ptr<transport::shm::CarriedMemory> carried =
+      std::make_shared<transport::shm::CarriedMemory>();
 
   std::mutex mutex;  // guards `group` against the agent's thread
   std::unique_ptr<collective::Group> group;
@@ -93,8 +97,9 @@ std::unique_ptr<collective::Group> ElasticMembership::State::form(const membersh
   collective::FormOptions options{.id = group_id(next.number),
                                   .authenticate = {},
                                   .cancelled = [this] { return is_over(); },
+                                  .carried = carried,
                                   .connect = {}};
-  // Somebody who swallows what members send each other is noticed as soon as a lost one is.
+  // A peer that swallows what members send each other is noticed as soon as a lost one is.
   collective::NetworkOptions watched = network;
   watched.silence =
       std::max(kShortestSilence, std::chrono::ceil<std::chrono::milliseconds>(agent.lease()));
@@ -194,6 +199,7 @@ void ElasticMembership::abort(const std::string& why) noexcept {
 void ElasticMembership::leave(Deadline deadline) {
   state_->has_left = true;
   state_->give_up({});
+  state_->carried->reset();
   state_->agent.leave(deadline);
 }
 

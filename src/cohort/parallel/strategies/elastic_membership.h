@@ -12,19 +12,19 @@
 
 namespace cohort::parallel {
 
-// This worker's place in an elastic job: its Agent, the view that it belongs to, and the group of
-// that view's members. There is no group before enter(): workers come and go, so a group is only
-// for whoever trains.
+// This worker's membership of an elastic job: its Agent, the view that it belongs to, and the group
+// of that view's members. There is no group before enter(): workers come and go, so a group is only
+// for those that train.
 //
 //   elastic.enter(agreement, deadline);
-//   for (;;) try { train over elastic.group(); } catch (const Error&) { elastic.change(stage, why,
-//   ...);
-//   }
+//   for (;;)
+//     try { train over elastic.group(); }
+//     catch (const Error&) { elastic.change(stage, why, ...); }
 //
 // Threads: from the worker's thread, rank(), size() and abort() from any; the group is aborted from
 // the agent's. Ownership: `session` must outlive it. References to group() end with change(), which
 // waits for what is under way in it.
-// Failure: as Agent; a group that cannot be formed because somebody is lost meanwhile is tried
+// Failure: as Agent; a group that cannot be formed because a member is lost meanwhile is tried
 // again with the next view, until the deadline.
 class ElasticMembership {
  public:

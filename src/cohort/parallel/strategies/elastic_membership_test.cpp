@@ -19,17 +19,17 @@ std::future<void> in_thread(Body body) {
   return std::async(std::launch::async, std::move(body));
 }
 
-std::future<void> enter(SeatedWorker& worker) {
+std::future<void> enter(MemberWorker& worker) {
   return in_thread([&worker] { worker->enter("{}", soon()); });
 }
-std::future<void> change(SeatedWorker& worker, std::int64_t stage, const std::string& why) {
+std::future<void> change(MemberWorker& worker, std::int64_t stage, const std::string& why) {
   return in_thread([&worker, stage, why] { worker->change(stage, why, soon()); });
 }
 
-// Everybody counts everybody.
-void expect_group_works(std::vector<SeatedWorker*> workers) {
+// Every member counts all members.
+void expect_group_works(std::vector<MemberWorker*> workers) {
   std::vector<std::future<void>> sums;
-  for (SeatedWorker* worker : workers)
+  for (MemberWorker* worker : workers)
     sums.push_back(in_thread([worker, size = workers.size()] {
       EXPECT_EQ((*worker)->size(), static_cast<int>(size));
       EXPECT_EQ(worker->sum_of_ones(), static_cast<std::int64_t>(size));
@@ -39,7 +39,7 @@ void expect_group_works(std::vector<SeatedWorker*> workers) {
 
 TEST(ElasticMembership, EveryViewHasItsGroup) {
   ElasticJob job({.least = 1, .most = 3, .initial = 3});
-  SeatedWorker a(job, 0, 3), b(job, 1, 3), c(job, 2, 3);
+  MemberWorker a(job, 0, 3), b(job, 1, 3), c(job, 2, 3);
   EXPECT_FALSE(a->is_member());
   EXPECT_THAT(message_of<InvalidInput>([&] { a->group(); }), HasSubstr("only while it trains"));
   auto first = enter(a), second = enter(b), third = enter(c);
@@ -47,7 +47,7 @@ TEST(ElasticMembership, EveryViewHasItsGroup) {
   expect_group_works({&a, &b, &c});
 
   // One dies while the others wait for it in a collective.
-  const auto broken = [](SeatedWorker& worker) {
+  const auto broken = [](MemberWorker& worker) {
     EXPECT_THROW(worker.sum_of_ones(), PeerError);
     worker->change(5, "all_reduce broke", soon());
   };
@@ -59,8 +59,8 @@ TEST(ElasticMembership, EveryViewHasItsGroup) {
   EXPECT_EQ(a->view().stage(), 5);
   expect_group_works({&a, &b});
 
-  // Another comes, and nobody is disturbed before it is planned to.
-  SeatedWorker d(job, 2, 3, 1);
+  // Another comes, and no member is disturbed before it is planned to.
+  MemberWorker d(job, 2, 3, 1);
   third = enter(d);
   while (a->agent().planned_change() == 0 || b->agent().planned_change() == 0)
     std::this_thread::sleep_for(milliseconds(1));
@@ -77,7 +77,7 @@ TEST(ElasticMembership, EveryViewHasItsGroup) {
 
 TEST(ElasticMembership, AMemberThatIsLostWhileTheGroupIsFormedCostsOnlyThatView) {
   ElasticJob job({.least = 1, .most = 3, .initial = 3});
-  SeatedWorker a(job, 0, 3), b(job, 1, 3);
+  MemberWorker a(job, 0, 3), b(job, 1, 3);
   membership::Worker never_forms(job, 2);
   auto first = enter(a), second = enter(b);
   never_forms->enter("{}", soon());
@@ -93,7 +93,7 @@ TEST(ElasticMembership, AMemberThatIsLostWhileTheGroupIsFormedCostsOnlyThatView)
 
 TEST(ElasticMembership, ADropEndsACallThatWaits) {
   ElasticJob job({.least = 1, .most = 2, .initial = 2});
-  SeatedWorker a(job, 0, 2), b(job, 1, 2);
+  MemberWorker a(job, 0, 2), b(job, 1, 2);
   auto first = enter(a), second = enter(b);
   first.get(), second.get();
   auto waits = in_thread(
@@ -107,7 +107,7 @@ TEST(ElasticMembership, ADropEndsACallThatWaits) {
 
 TEST(ElasticMembership, OldViewsLeaveNothingInTheStore) {
   ElasticJob job({.least = 1, .most = 2, .initial = 2});
-  SeatedWorker a(job, 0, 2), b(job, 1, 2);
+  MemberWorker a(job, 0, 2), b(job, 1, 2);
   auto first = enter(a), second = enter(b);
   first.get(), second.get();
   for (int round = 0; round < 5; ++round) {
@@ -123,7 +123,7 @@ TEST(ElasticMembership, OldViewsLeaveNothingInTheStore) {
 
 TEST(ElasticMembership, AProgramThatGivesUpBreaksTheGroupForTheOthers) {
   ElasticJob job({.least = 1, .most = 2, .initial = 2});
-  SeatedWorker a(job, 0, 2), b(job, 1, 2);
+  MemberWorker a(job, 0, 2), b(job, 1, 2);
   auto first = enter(a), second = enter(b);
   first.get(), second.get();
   auto waits = in_thread([&] {

@@ -24,8 +24,8 @@ inline cluster::Environment elastic_environment(ElasticJob& job, int index, int 
 }
 
 // For tests: one worker, whose thread the test gives.
-struct SeatedWorker {
-  SeatedWorker(ElasticJob& job, int index, int most, int incarnation = 0)
+struct MemberWorker {
+  MemberWorker(ElasticJob& job, int index, int most, int incarnation = 0)
       : session(cluster::Session::join(
             cluster::discover_role(elastic_environment(job, index, most), {}), {})),
         elastic(std::make_unique<ElasticMembership>(

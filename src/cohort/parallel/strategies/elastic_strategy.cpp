@@ -10,7 +10,7 @@ namespace cohort::parallel {
 
 namespace {
 
-// Neighbours come and go, so nobody is asked: each place of the host has its GPU.
+// Neighbours come and go, so none is asked: each slot of the host has its GPU.
 torch::Device device_of(const StrategySetup& setup) {
   if (!setup.flags.wants_cuda()) return torch::kCPU;
   const auto gpus = static_cast<int>(torch::cuda::device_count());
@@ -18,8 +18,8 @@ torch::Device device_of(const StrategySetup& setup) {
     throw InvalidInput("the flags ask for a GPU, but LibTorch sees none",
                        {.advice = "Use a LibTorch built for CUDA on a machine with a GPU, or leave "
                                   "the flag out."});
-  const int place = setup.world->session->role().local_rank;
-  return {torch::kCUDA, static_cast<c10::DeviceIndex>(place % gpus)};
+  const int slot = setup.world->session->role().local_rank;
+  return {torch::kCUDA, static_cast<c10::DeviceIndex>(slot % gpus)};
 }
 
 class ElasticStrategy final : public Strategy {
@@ -39,14 +39,14 @@ class ElasticStrategy final : public Strategy {
   }
   int local_replicas() const override { return 1; }
   int shards() const override { return elastic_->limits().most; }
-  int place() const override { return world_->session->role().rank; }
-  int places() const override { return elastic_->limits().most; }
+  int slot() const override { return world_->session->role().rank; }
+  int slots() const override { return elastic_->limits().most; }
   bool resumes() const override { return world_->session->role().resume; }
   std::string job() const override { return world_->session->role().job; }
 
   void run(const std::function<void(const Replica&)>& body) override {
     if (has_left_)
-      throw InvalidInput("the strategy has nobody to run with: this worker left its elastic job",
+      throw InvalidInput("the strategy has no group to run with: this worker left its elastic job",
                          {.advice = "Call Context::leave() after the last use of the strategy."});
     run_replicas({{.local = 0,
                    .rank = worker(),

@@ -17,41 +17,23 @@ namespace parallel {
 
 namespace {
 
-constexpr std::uint64_t kMaxCount = 1024;
-
-[[noreturn]] void refuse(const std::string& flag, const std::string& value,
-                         const std::string& allowed) {
-  throw InvalidInput(fmt::format("{} is '{}'", flag, value),
-                     {.advice = fmt::format("Give {}.", allowed)});
-}
-
-std::string choice(const std::string& flag, const std::string& value,
-                   const std::vector<std::string>& allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) == allowed.end())
-    refuse(flag, value, "one of " + join(allowed, ", "));
-  return value;
-}
-
-int count(const std::string& flag, const std::string& value, std::uint64_t least) {
-  const auto number = parse_unsigned(value);
-  if (!number || *number < least || *number > kMaxCount)
-    refuse(flag, value, fmt::format("a number from {} to {}", least, kMaxCount));
-  return static_cast<int>(*number);
-}
+constexpr int kMaxCount = 1024;
 
 void assign(StrategyFlags& flags, const std::string& name, const std::string& value) {
   if (name == "--distribution_strategy") {
     std::vector<std::string> allowed = strategy_names();
     allowed.insert(allowed.begin(), "off");
-    flags.distribution_strategy = choice(name, value, allowed);
+    flags.distribution_strategy = choose_flag(name, value, allowed);
   } else if (name == "--num_gpus") {
-    flags.num_gpus = count(name, value, 0);
+    flags.num_gpus = count_flag(name, value, 0, kMaxCount);
   } else if (name == "--num_replicas") {
-    flags.num_replicas = count(name, value, 1);
+    flags.num_replicas = count_flag(name, value, 1, kMaxCount);
   } else if (name == "--device") {
-    flags.device = choice(name, value, {"cpu", "cuda"});
+    flags.device = choose_flag(name, value, {"cpu", "cuda"});
   } else if (name == "--threads") {
-    flags.threads = count(name, value, 1);
+    flags.threads = count_flag(name, value, 1, kMaxCount);
+  } else if (name == "--transport") {
+    flags.transport = choose_flag(name, value, {"native", "mpi"});
   } else {
     const bool read = assign_server_flag(flags.servers, name, value);
     COHORT_CHECK(read, "{} is listed but not read", name);
@@ -124,6 +106,9 @@ std::vector<FlagHelp> strategy_flags_help() {
       {"--num_replicas", "N", "replicas a worker, without --num_gpus (default 1)"},
       {"--device", "cpu|cuda", "where replicas compute (default: cuda with --num_gpus, else cpu)"},
       {"--threads", "N", "computing threads a replica (default 1; results depend on it)"},
+      {"--transport", "native|mpi",
+       "what moves data between workers: Cohort's own engine (default), or the MPI that started "
+       "them"},
   };
   for (FlagHelp& flag : server_flags_help()) flags.push_back(std::move(flag));
   return flags;

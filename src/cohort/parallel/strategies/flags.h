@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/parallel/strategies/flag_help.h"
 #include "cohort/parallel/strategies/server_flags.h"
 
 // The flags that every Cohort program understands, whatever flags it has of its own.
@@ -20,6 +21,9 @@ struct StrategyFlags {
   // see init(). LibTorch cuts sums by the number of threads, so results have the same bits only
   // where this number is the same.
   int threads = 0;
+  // native|mpi: whose engine moves data between the workers. mpi: that of the MPI which started
+  // them (transport.h says where that is refused).
+  std::string transport = "native";
   parallel::ServerFlags servers;  // of parameter_server
 
   int replicas_per_worker() const;
@@ -28,12 +32,7 @@ struct StrategyFlags {
 
 namespace parallel {
 
-// One flag, for a program's own --help.
-struct FlagHelp {
-  std::string name;     // "--num_gpus"
-  std::string metavar;  // "N"; empty: it needs no value
-  std::string description;
-};
+// All of them, for a program's own --help.
 std::vector<FlagHelp> strategy_flags_help();
 
 // The same as lines of text, for example for CLI::App::footer().

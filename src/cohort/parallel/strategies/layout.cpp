@@ -65,14 +65,14 @@ std::vector<torch::Device> choose_devices(const StrategyFlags& flags,
     return std::vector<torch::Device>(static_cast<std::size_t>(replicas), torch::kCPU);
 
   std::vector<const WorkerCard*> neighbours;
-  int place = 0;  // this worker's among them
+  int index = 0;  // of this worker among them
   for (std::size_t i = 0; i < cards.size(); ++i) {
     if (cards[i].host != mine.host) continue;
-    if (static_cast<int>(i) < rank) ++place;
+    if (static_cast<int>(i) < rank) ++index;
     neighbours.push_back(&cards[i]);
   }
   const auto workers = static_cast<int>(neighbours.size());
-  const int first = workers > 1 && own_gpus_each(neighbours) ? 0 : place * replicas;
+  const int first = workers > 1 && own_gpus_each(neighbours) ? 0 : index * replicas;
   if (mine.gpus == 0)
     throw InvalidInput(
         flags.num_gpus > 0

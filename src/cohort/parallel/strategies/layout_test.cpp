@@ -120,7 +120,7 @@ TEST(ResolveStrategy, RefusesOneProcessStrategiesForSeveralWorkers) {
                 AllOf(HasSubstr(name), HasSubstr("2 workers"), HasSubstr("multi_worker_mirrored")));
 }
 
-TEST(ResolveStrategy, RefusesWhatTheLauncherAsksForAndNobodyKnows) {
+TEST(ResolveStrategy, RefusesAnUnknownNameFromTheLauncher) {
   EXPECT_THAT(message_of<InvalidInput>([&] { resolve_strategy({}, role_of(1, "mine")); }),
               AllOf(HasSubstr("'mine'"), HasSubstr("one_device, mirrored")));
   EXPECT_THAT(message_of<InvalidInput>(

@@ -23,9 +23,9 @@ struct StrategySetup {
 
 // The strategy that flags and launcher ask for, by one of strategy_names(). Pure.
 // Throws InvalidInput for a strategy of one process in a job of several workers, for
-// parameter_server where there are no ps tasks or several replicas a worker, for a name that the
-// launcher gave and nobody knows, and in an elastic job for anything but multi_worker_mirrored with
-// one replica a worker.
+// parameter_server where there are no ps tasks or several replicas a worker, for a name from the
+// launcher that is not one of them, and in an elastic job for anything but multi_worker_mirrored
+// with one replica a worker.
 std::string resolve_strategy(const StrategyFlags& flags, const cluster::Role& role);
 
 // Whether they ask for parameter_server, whatever this task's part is. Pure.

@@ -21,7 +21,8 @@ ReplicaStrategy::ReplicaStrategy(Parts parts)
 void ReplicaStrategy::run(const std::function<void(const Replica&)>& body) {
   if (!parts_.world->group)
     throw InvalidInput(
-        fmt::format("the strategy {} has nobody to run with: this task left its job", parts_.name),
+        fmt::format("the strategy {} has no group to run with: this task left its job",
+                    parts_.name),
         {.advice = "Call Context::leave() after the last use of the strategy."});
   std::vector<Replica> replicas;
   for (int local = 0; local < local_replicas(); ++local) {

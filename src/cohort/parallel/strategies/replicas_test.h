@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cohort/collective/form.h"
-#include "cohort/collective/tree.h"
+#include "cohort/collective/reduction/tree.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 
 namespace cohort::parallel {

@@ -13,7 +13,7 @@ namespace cohort::parallel {
 
 namespace {
 
-// What failed first. An error that reports somebody else's end counts only when there is no other:
+// What failed first. An error that reports a peer's end counts only when there is no other:
 // a replica that unwinds can be noticed by its neighbours before its own error arrives here.
 class FirstError {
  public:
@@ -34,8 +34,8 @@ class FirstError {
     } catch (...) {
     }
     const std::lock_guard lock(mutex_);
-    auto& place = is_report ? report_ : cause_;
-    if (!place) place = std::current_exception();
+    auto& first = is_report ? report_ : cause_;
+    if (!first) first = std::current_exception();
     return text;
   }
   void rethrow() const {

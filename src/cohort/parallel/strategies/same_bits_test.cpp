@@ -2,7 +2,7 @@
 // bits of a plain loop that knows nothing of replicas.
 #include <gtest/gtest.h>
 
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/buffer_sync.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/parallel/strategies/replicas_test.h"

@@ -3,7 +3,7 @@
 #include <filesystem>
 
 #include "cohort/base/error.h"
-#include "cohort/ps/serve.h"
+#include "cohort/ps/server/serve.h"
 
 namespace cohort::parallel {
 

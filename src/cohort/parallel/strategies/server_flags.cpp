@@ -6,39 +6,25 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/parallel/strategies/flags.h"
 
 namespace cohort::parallel {
 
 namespace {
 
-constexpr std::uint64_t kMaxReplicas = 1 << 20;
-
-[[noreturn]] void refuse_server_flag(const std::string& flag, const std::string& value,
-                                     const std::string& allowed) {
-  throw InvalidInput(fmt::format("{} is '{}'", flag, value),
-                     {.advice = fmt::format("Give {}.", allowed)});
-}
+constexpr int kMaxReplicas = 1 << 20;
 
 bool truth(const std::string& flag, const std::string& value) {
   if (value == "true" || value == "1") return true;
   if (value == "false" || value == "0") return false;
-  refuse_server_flag(flag, value, "true or false");
+  refuse_flag(flag, value, "true or false");
 }
 
 std::int64_t steps(const std::string& flag, const std::string& value) {
   if (value == "inf" || value == "-1") return -1;
   const auto number = parse_unsigned(value);
   if (!number || *number > std::uint64_t{1} << 32)
-    refuse_server_flag(flag, value, "a number of steps, or inf");
+    refuse_flag(flag, value, "a number of steps, or inf");
   return static_cast<std::int64_t>(*number);
-}
-
-int number(const std::string& flag, const std::string& value, std::uint64_t least) {
-  const auto parsed = parse_unsigned(value);
-  if (!parsed || *parsed < least || *parsed > kMaxReplicas)
-    refuse_server_flag(flag, value, fmt::format("a number from {} to {}", least, kMaxReplicas));
-  return static_cast<int>(*parsed);
 }
 
 std::uint64_t bytes(const std::string& flag, const std::string& value) {
@@ -54,7 +40,7 @@ std::uint64_t bytes(const std::string& flag, const std::string& value) {
   }
   const auto parsed = parse_unsigned(digits);
   if (!parsed || *parsed > std::numeric_limits<std::uint64_t>::max() >> shift)
-    refuse_server_flag(flag, value, "a number of bytes, with K, M, G or T behind it if you like");
+    refuse_flag(flag, value, "a number of bytes, with K, M, G or T behind it if you like");
   return *parsed << shift;
 }
 
@@ -67,7 +53,7 @@ std::chrono::milliseconds seconds(const std::string& flag, const std::string& va
   }
   constexpr double kMost = 1e6;
   if (used == 0 || used != value.size() || !(parsed > 0) || parsed > kMost)
-    refuse_server_flag(flag, value, "a number of seconds above 0");
+    refuse_flag(flag, value, "a number of seconds above 0");
   return std::chrono::milliseconds(std::llround(parsed * 1000));
 }
 
@@ -75,7 +61,7 @@ ps::WireType wire(const std::string& flag, const std::string& value) {
   if (value == "f32") return ps::WireType::exact;
   if (value == "f16") return ps::WireType::f16;
   if (value == "bf16") return ps::WireType::bf16;
-  refuse_server_flag(flag, value, "one of f32, f16, bf16");
+  refuse_flag(flag, value, "one of f32, f16, bf16");
 }
 
 std::string say(std::int64_t staleness) {
@@ -100,7 +86,7 @@ bool assign_server_flag(ServerFlags& flags, const std::string& name, const std::
   else if (name == "--staleness")
     flags.staleness = steps(name, value);
   else if (name == "--replicas_to_aggregate")
-    flags.replicas_to_aggregate = number(name, value, 0);
+    flags.replicas_to_aggregate = count_flag(name, value, 0, kMaxReplicas);
   else if (name == "--ps_not_finite")
     flags.not_finite = ps::parse_not_finite(value);
   else if (name == "--ps_durability")
@@ -116,7 +102,7 @@ bool assign_server_flag(ServerFlags& flags, const std::string& name, const std::
   else if (name == "--dry_run")
     flags.dry_run = truth(name, value);
   else if (name == "--num_ps")
-    flags.num_ps = number(name, value, 1);
+    flags.num_ps = count_flag(name, value, 1, kMaxReplicas);
   else
     return false;
   flags.given.push_back(name);
@@ -156,8 +142,7 @@ std::vector<FlagHelp> server_flags_help() {
        "what a server's state outlives: none, process (default), replica, disk"},
       {"--ps_memory_limit", "BYTES",
        "most memory of a server's state, e.g. 512M (default: no limit)"},
-      {"--ps_not_finite", "RULE",
-       "gradients that are not finite: refuse_server_flag (default), drop or apply"},
+      {"--ps_not_finite", "RULE", "gradients that are not finite: refuse (default), drop or apply"},
       {"--ps_wire", "TYPE", "of gradients and values between hosts: f32 (default), f16 or bf16"},
       {"--ps_shared_memory", "true|false", "with servers on the same host (default true)"},
       {"--worker_timeout", "SECONDS",

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/parallel/strategies/flag_help.h"
 #include "cohort/ps/model/policy.h"
 #include "cohort/ps/wire/messages.h"
 
@@ -39,7 +40,6 @@ bool assign_server_flag(ServerFlags& flags, const std::string& name, const std::
 // Throws InvalidInput for flags that contradict each other, by name and value.
 void check_server_flags(const ServerFlags& flags);
 
-struct FlagHelp;
 std::vector<FlagHelp> server_flags_help();
 
 }  // namespace cohort::parallel

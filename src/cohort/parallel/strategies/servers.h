@@ -7,7 +7,7 @@
 #include "cohort/base/deadline.h"
 #include "cohort/collective/world.h"
 #include "cohort/parallel/strategies/server_flags.h"
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 
 namespace cohort::parallel {
 

@@ -25,15 +25,15 @@ class Strategy {
   virtual int worker() const = 0;          // this one's number among them
   virtual int local_replicas() const = 0;  // of this process; the same for all workers
   int replicas() const { return workers() * local_replicas(); }  // of the job
-  // Virtual shards of a step where nobody says how many.
+  // Virtual shards of a step where the program does not say how many.
   virtual int shards() const { return replicas(); }
   bool is_chief() const { return worker() == 0; }
-  // In an elastic job worker() changes: a number that this process keeps, below places().
-  virtual int place() const { return worker(); }
-  virtual int places() const { return workers(); }
+  // In an elastic job worker() changes: a number that this process keeps, below slots().
+  virtual int slot() const { return worker(); }
+  virtual int slots() const { return workers(); }
   // The job was begun by an earlier launcher: training goes on from its last checkpoint.
   virtual bool resumes() const { return false; }
-  virtual std::string job() const { return {}; }  // its id; empty: nobody gave one
+  virtual std::string job() const { return {}; }  // its id; empty: none was given
 
   // Runs `body` once for every local replica, each on a thread of its own (the first on the
   // caller's) with the replica's device current, and returns when all are done. If one throws, the
@@ -44,7 +44,7 @@ class Strategy {
 
   // Whether the replicas can call collectives.
   virtual bool has_group() const { return true; }
-  // Context::leave() has begun: says goodbye to what the strategy has besides groups.
+  // Context::leave() has begun: closes what the strategy has besides groups.
   virtual void leave(Deadline) {}
 };
 

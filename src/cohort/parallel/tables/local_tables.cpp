@@ -4,7 +4,7 @@
 #include <set>
 
 #include "cohort/base/error.h"
-#include "cohort/ps/table/private_room.h"
+#include "cohort/ps/table/private_arena.h"
 
 namespace cohort::parallel {
 namespace {
@@ -33,13 +33,13 @@ struct LocalTables::Table final : TableRows {
   TableModule* module = nullptr;
   double lr = 0;
   ps::TableSpec spec;
-  std::unique_ptr<ps::PrivateRoom> memory;
+  std::unique_ptr<ps::PrivateArena> memory;
   std::unique_ptr<ps::SparseTable> rows;
 
   void begin(std::uint64_t version) {
     rows.reset();
-    memory = std::make_unique<ps::PrivateRoom>();
-    rows = ps::SparseTable::create(spec, module->rule(), 1, memory->room(), 0, version);
+    memory = std::make_unique<ps::PrivateArena>();
+    rows = ps::SparseTable::create(spec, module->rule(), 1, memory->arena(), 0, version);
   }
 
   void pull(std::span<const std::uint64_t> keys, float* values) override {
@@ -98,7 +98,7 @@ TableImages LocalTables::images() const {
   TableImages images;
   for (const auto& table : tables_) {
     auto& pieces = images[table->spec.name];
-    table->rows->write_image([&](std::string_view piece) { pieces.emplace_back(piece); });
+    table->rows->write_snapshot([&](std::string_view piece) { pieces.emplace_back(piece); });
   }
   return images;
 }
@@ -110,7 +110,7 @@ void LocalTables::restore(const TableImages& images, std::uint64_t updates) {
   for (const auto& table : tables_) {
     table->begin(updates);
     for (const std::string& piece : images.at(table->spec.name))
-      table->rows->read_image_piece(piece);
+      table->rows->apply_snapshot_piece(piece);
   }
 }
 

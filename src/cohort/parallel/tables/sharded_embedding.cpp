@@ -11,7 +11,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Which rows a tensor of keys needs, and which of them stands at each place.
+// Which rows a tensor of keys needs, and which of them stands at each position.
 struct Lookup {
   std::vector<std::uint64_t> keys;  // ascending, once each
   std::vector<std::size_t> row_at;
@@ -21,14 +21,14 @@ Lookup look_up(const torch::Tensor& keys) {
   const torch::Tensor flat = keys.detach().to(torch::kCPU).contiguous().view({-1});
   const std::int64_t* values = flat.data_ptr<std::int64_t>();
   const auto count = static_cast<std::size_t>(flat.numel());
-  std::vector<std::pair<std::uint64_t, std::size_t>> places(count);
-  for (std::size_t i = 0; i < count; ++i) places[i] = {static_cast<std::uint64_t>(values[i]), i};
-  std::sort(places.begin(), places.end());
+  std::vector<std::pair<std::uint64_t, std::size_t>> positions(count);
+  for (std::size_t i = 0; i < count; ++i) positions[i] = {static_cast<std::uint64_t>(values[i]), i};
+  std::sort(positions.begin(), positions.end());
   Lookup lookup;
   lookup.row_at.resize(count);
-  for (const auto& [key, place] : places) {
+  for (const auto& [key, position] : positions) {
     if (lookup.keys.empty() || lookup.keys.back() != key) lookup.keys.push_back(key);
-    lookup.row_at[place] = lookup.keys.size() - 1;
+    lookup.row_at[position] = lookup.keys.size() - 1;
   }
   return lookup;
 }

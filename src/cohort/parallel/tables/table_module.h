@@ -14,7 +14,7 @@
 // model (train/server_exchange.h) looks for TableModules among its modules before training begins.
 namespace cohort::parallel {
 
-// By table name: pieces of ps::SparseTable::write_image, of all servers. Every table of a model is
+// By table name: pieces of ps::SparseTable::write_snapshot, of all servers. Every table of a model is
 // there, also one without rows.
 using TableImages = std::map<std::string, std::vector<std::string>>;
 

@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "cohort/collective/types.h"
+#include "cohort/collective/reduction/types.h"
 
 namespace cohort::parallel {
 

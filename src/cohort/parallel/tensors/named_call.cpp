@@ -1,7 +1,7 @@
 #include "cohort/parallel/tensors/named_call.h"
 
 #include "cohort/base/error.h"
-#include "cohort/collective/call.h"
+#include "cohort/collective/backend/call.h"
 
 namespace cohort::parallel {
 

@@ -3,7 +3,7 @@
 #include <new>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/backend.h"
+#include "cohort/collective/backend/backend.h"
 
 namespace cohort::parallel {
 

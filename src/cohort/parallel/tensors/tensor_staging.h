@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "cohort/collective/types.h"
+#include "cohort/collective/reduction/types.h"
 
 namespace cohort::parallel {
 

@@ -30,7 +30,7 @@ constexpr const char* kServerVariable = "COHORT_TEST_SERVER";  // number, job, d
 TEST(ServerProcess, Serves) {
   const char* text = std::getenv(kServerVariable);
   if (text == nullptr) GTEST_SKIP() << "only for other tests";
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody else would end it
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // no other process would end it
   const auto words = split(text, ' ');
   ServerOptions options;
   options.server = static_cast<int>(parse_unsigned(words[0]).value());
@@ -131,7 +131,7 @@ TEST(ClientFaults, TheNameOfADeadServersSocketIsOfNoUseToOthers) {
   const auto before = local_names();
   ASSERT_FALSE(before.empty());
   servers.kill(0);
-  std::vector<UniqueFd> taken;  // and nobody accepts what connects to them
+  std::vector<UniqueFd> taken;  // and what connects to them is not accepted
   for (const std::string& name : before) try {
       taken.push_back(listen_on(Endpoint::unix_abstract(name)));
     } catch (const SystemError&) {  // another job's, in use
@@ -195,6 +195,7 @@ TEST_P(ClientFaultTest, KilledServersDelayATrainingAndChangeNothing) {
     begin_round(round);
     for (int seen = steps_done; seen < 8 * (round - 1) + 2; seen = steps_done)
       steps_done.wait(seen);
+    // At any instant of the steps: chance, not order.
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
     servers.restart(round % 2);
     ++kills;
@@ -248,6 +249,12 @@ void make_first_step(const Example& example, const ClientOptions& options) {
   worker.step();
 }
 
+// Takes the next connection to a dead server's port and closes it.
+bool turn_one_away(int listener) {
+  pollfd wanted{listener, POLLIN, 0};
+  return ::poll(&wanted, 1, 10'000) == 1 && accept_ready(listener).get() >= 0;
+}
+
 // A server that is away when a new chief begins has not lost its model.
 TEST_P(ClientFaultTest, AServerThatDiesBeforeANewChiefBeginsIsWaitedFor) {
   ServerProcesses servers(2);
@@ -255,10 +262,12 @@ TEST_P(ClientFaultTest, AServerThatDiesBeforeANewChiefBeginsIsWaitedFor) {
   make_first_step(example, servers.options(0, GetParam()));
   ExampleWorker worker(example, servers.options(0, GetParam()));
   servers.kill(1);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the client has noticed
+  UniqueFd port = listen_on(Endpoint::tcp("127.0.0.1", servers.addresses[1].port));
+  ASSERT_TRUE(turn_one_away(port.get())) << "the client has not noticed";
   EXPECT_TRUE(worker.client->servers_have_model());
   auto begun = std::async(std::launch::async, [&] { return worker.begin(); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(turn_one_away(port.get())) << "the client does not try again";
+  port.reset();
   servers.start(1);  // on this thread: a server ends with the one that started it
   EXPECT_EQ(begun.get(), 1u);
   worker.step();

@@ -6,7 +6,8 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
+#include "cohort/ps/model/model_spec_text.h"
 
 namespace cohort::ps {
 
@@ -31,7 +32,7 @@ ClientLayout::ClientLayout(const ModelSpec& model, int worker, int servers)
   for (const Slice& slice : slices) {
     const auto server = static_cast<std::size_t>(slice.server);
     const auto block = static_cast<std::size_t>(slice.block);
-    PlacedSlice one;
+    SliceLocation one;
     one.slice = slice;
     one.local = static_cast<int>(of_server[server].size());
     one.type = model.blocks[block].type;
@@ -81,7 +82,7 @@ RunPlan::RunPlan(const ClientLayout& layout, std::span<const BlockRun> runs)
       throw InvalidInput(fmt::format("elements {} + {} of block {}, which has {}", run.offset,
                                      run.elements, run.block, elements));
     for (const int number : layout.of_block[static_cast<std::size_t>(run.block)]) {
-      const PlacedSlice& placed = layout.placed[static_cast<std::size_t>(number)];
+      const SliceLocation& placed = layout.placed[static_cast<std::size_t>(number)];
       const std::uint64_t from = std::max(run.offset, placed.slice.offset);
       const std::uint64_t to =
           std::min(run.offset + run.elements, placed.slice.offset + placed.slice.elements);

@@ -7,15 +7,15 @@
 #include <vector>
 
 #include "cohort/base/unique_fd.h"
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client_types.h"
 #include "cohort/ps/model/model_spec.h"
 #include "cohort/ps/model/placement.h"
-#include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/segment_reader.h"
 
 namespace cohort::ps {
 
 // Where a slice is, as this worker sees it.
-struct PlacedSlice {
+struct SliceLocation {
   Slice slice;
   int local = 0;  // its number on its server
   ElementType type = ElementType::f32;
@@ -34,7 +34,7 @@ struct ClientLayout {
   std::string spec_text;
   int nodes = 1;  // partials that this worker pushes of every block
   std::vector<Slice> slices;
-  std::vector<PlacedSlice> placed;          // the same
+  std::vector<SliceLocation> placed;        // the same
   std::vector<std::vector<int>> of_block;   // slices, ascending
   std::vector<std::vector<int>> of_server;  // by local number
   std::vector<std::uint64_t> outbox_bytes;  // by server

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cohort/base/net/socket.h"
-#include "cohort/ps/client.h"
-#include "cohort/ps/server.h"
+#include "cohort/ps/client/client.h"
+#include "cohort/ps/server/server.h"
 
 namespace cohort::ps {
 

@@ -1,4 +1,4 @@
-#include "cohort/ps/client.h"
+#include "cohort/ps/client/client.h"
 
 #include <gtest/gtest.h>
 

@@ -16,6 +16,7 @@
 #include "cohort/ps/durable/log_file.h"
 #include "cohort/ps/durable/log_folder.h"
 #include "cohort/ps/durable/snapshot_file.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 namespace {
@@ -34,7 +35,7 @@ struct Item {
   Callback durable;
 };
 
-struct Image {
+struct PendingSnapshot {
   LogFileHeader header;
   std::vector<std::string> pieces;
   Callback done;
@@ -46,8 +47,8 @@ class DiskLog final : public UpdateLog {
   ~DiskLog() override;
 
   void append(const UpdateRecord& record, Callback durable) override;
-  void save_image(const ServerState& state, Callback done) override;
-  bool wants_image() const override;
+  void save_snapshot(const ServerState& state, Callback done) override;
+  bool wants_snapshot() const override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -56,7 +57,7 @@ class DiskLog final : public UpdateLog {
   void write_records();
   std::vector<Item> next_batch(Lock& lock);
   bool write_batch(const std::vector<Item>& batch, std::unique_ptr<LogAppender>& file);
-  void write_images();
+  void write_snapshots();
   // Calls `action` until it throws no SystemError; false when the log is closed first.
   bool persist(const char* what, const std::function<void()>& action);
   void report_trouble(const char* what, const SystemError& error) const;
@@ -71,19 +72,19 @@ class DiskLog final : public UpdateLog {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::deque<Bytes> pending_;  // appended, not reported durable
   std::uint64_t next_number_ = 1;
-  std::uint64_t log_bytes_ = 0;  // since the newest image
-  std::uint64_t image_bytes_ = 0;
-  int images_under_way_ = 0;
+  std::uint64_t log_bytes_ = 0;  // since the newest snapshot
+  std::uint64_t snapshot_bytes_ = 0;
+  int snapshots_under_way_ = 0;
   bool begun_ = false;  // the first log
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<Item> items_;
-  std::deque<Image> images_;
+  std::deque<PendingSnapshot> snapshots_;
   bool has_snapshot_ = false;
   bool closing_ = false;
 
-  std::thread writer_, image_writer_;
+  std::thread writer_, snapshot_writer_;
 };
 
 DiskLog::DiskLog(EventLoop& loop, const fs::path& folder, const DiskLogOptions& options)
@@ -92,7 +93,7 @@ DiskLog::DiskLog(EventLoop& loop, const fs::path& folder, const DiskLogOptions& 
   if (!contents.snapshots.empty()) {
     has_snapshot_ = begun_ = true;
     std::uint64_t newest = contents.snapshots.back();
-    image_bytes_ = fs::file_size(snapshot_path(folder_, newest));
+    snapshot_bytes_ = fs::file_size(snapshot_path(folder_, newest));
     for (std::uint64_t number : contents.logs)
       if (number >= newest) log_bytes_ += fs::file_size(log_path(folder_, number));
     LogFileHeader header = SnapshotReader(snapshot_path(folder_, newest)).header();
@@ -101,7 +102,7 @@ DiskLog::DiskLog(EventLoop& loop, const fs::path& folder, const DiskLogOptions& 
     items_.push_back({.begin = header});
   }
   writer_ = std::thread([this] { write_records(); });
-  image_writer_ = std::thread([this] { write_images(); });
+  snapshot_writer_ = std::thread([this] { write_snapshots(); });
 }
 
 DiskLog::~DiskLog() {
@@ -112,7 +113,7 @@ DiskLog::~DiskLog() {
   }
   changed_.notify_all();
   writer_.join();
-  image_writer_.join();
+  snapshot_writer_.join();
 }
 
 void DiskLog::enqueue(Item item) {
@@ -133,25 +134,25 @@ void DiskLog::append(const UpdateRecord& record, Callback durable) {
            }});
 }
 
-void DiskLog::save_image(const ServerState& state, Callback done) {
-  Image image{.header = {.number = next_number_++,
-                         .server = static_cast<std::uint32_t>(options_.server),
-                         .servers = static_cast<std::uint32_t>(options_.servers),
-                         .spec = sha256(state.spec_text())}};
+void DiskLog::save_snapshot(const ServerState& state, Callback done) {
+  PendingSnapshot snapshot{.header = {.number = next_number_++,
+                                      .server = static_cast<std::uint32_t>(options_.server),
+                                      .servers = static_cast<std::uint32_t>(options_.servers),
+                                      .spec = sha256(state.spec_text())}};
   std::uint64_t bytes = 0;
-  state.write_image([&](std::string_view piece) {
+  write_snapshot(state, [&](std::string_view piece) {
     bytes += piece.size();
-    image.pieces.emplace_back(piece);
+    snapshot.pieces.emplace_back(piece);
   });
-  image_bytes_ = bytes;
+  snapshot_bytes_ = bytes;
   log_bytes_ = 0;
-  ++images_under_way_;
-  image.done = [this, done = std::move(done)] {
-    --images_under_way_;
+  ++snapshots_under_way_;
+  snapshot.done = [this, done = std::move(done)] {
+    --snapshots_under_way_;
     done();
   };
-  Item begin{.begin = image.header};
-  // Records under way do not count yet, so the image does not have them. They are in the log before
+  Item begin{.begin = snapshot.header};
+  // Records under way do not count yet, so the snapshot does not have them. They are in the log before
   // it, which may be deleted first; where there is none, they have to wait for this one.
   if (begun_) begin.records.assign(pending_.begin(), pending_.end());
   for (const Bytes& record : pending_) log_bytes_ += record->size();
@@ -161,14 +162,15 @@ void DiskLog::save_image(const ServerState& state, Callback done) {
       items_.push_back(std::move(begin));
     else
       items_.push_front(std::move(begin));
-    images_.push_back(std::move(image));
+    snapshots_.push_back(std::move(snapshot));
   }
   begun_ = true;
   changed_.notify_all();
 }
 
-bool DiskLog::wants_image() const {
-  return images_under_way_ == 0 && log_bytes_ > std::max(options_.min_log_bytes, 2 * image_bytes_);
+bool DiskLog::wants_snapshot() const {
+  return snapshots_under_way_ == 0 &&
+         log_bytes_ > std::max(options_.min_log_bytes, 2 * snapshot_bytes_);
 }
 
 std::vector<Item> DiskLog::next_batch(Lock& lock) {
@@ -212,23 +214,23 @@ bool DiskLog::write_batch(const std::vector<Item>& batch, std::unique_ptr<LogApp
   return records.empty() || persist("write the log", [&] { file->append(records); });
 }
 
-void DiskLog::write_images() {
+void DiskLog::write_snapshots() {
   auto closing = [this] {
     std::lock_guard lock(mutex_);
     return closing_;
   };
   while (true) {
-    Image image;
+    PendingSnapshot snapshot;
     {
       Lock lock(mutex_);
-      changed_.wait(lock, [this] { return closing_ || !images_.empty(); });
+      changed_.wait(lock, [this] { return closing_ || !snapshots_.empty(); });
       if (closing_) return;
-      image = std::move(images_.front());
-      images_.pop_front();
+      snapshot = std::move(snapshots_.front());
+      snapshots_.pop_front();
     }
     bool whole = false;
     bool written = persist("write a snapshot", [&] {
-      whole = write_snapshot(folder_, image.header, image.pieces, closing);
+      whole = write_snapshot_file(folder_, snapshot.header, snapshot.pieces, closing);
     });
     if (!written || !whole) return;
     {
@@ -237,7 +239,7 @@ void DiskLog::write_images() {
     }
     changed_.notify_all();
     persist("clean up", [&] { clean_log_folder(folder_); });
-    post({std::move(image.done)});
+    post({std::move(snapshot.done)});
   }
 }
 

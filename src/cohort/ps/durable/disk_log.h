@@ -13,7 +13,7 @@ namespace cohort::ps {
 struct DiskLogOptions {
   int server = 0;
   int servers = 1;
-  std::uint64_t min_log_bytes = std::uint64_t{64} << 20;  // an image never pays before
+  std::uint64_t min_log_bytes = std::uint64_t{64} << 20;  // a snapshot never pays before
   std::chrono::milliseconds retry{1000};                  // after the disk refused
 };
 
@@ -21,14 +21,14 @@ struct DiskLogOptions {
 // (log_folder.h, docs/formats.md).
 //
 // One thread writes records: all that arrived while the last batch was synced are the next batch,
-// one write and one sync. Another writes snapshots, from a copy in memory that save_image() makes,
+// one write and one sync. Another writes snapshots, from a copy in memory that save_snapshot() makes,
 // so that records go on meanwhile. The two newest snapshots are kept, and the logs from the older
 // one on: should the newer turn out to be damaged, nothing is lost.
 //
 // The order at a server's start: recover_from_disk() (log_recovery.h); open_disk_log();
-// save_image() when there was nothing to recover. No record becomes durable before the folder has a
-// snapshot. save_image() may be called while records are under way: they are in the log before and
-// behind the snapshot. But not while an update of a table is prepared: its image would contain half
+// save_snapshot() when there was nothing to recover. No record becomes durable before the folder has a
+// snapshot. save_snapshot() may be called while records are under way: they are in the log before and
+// behind the snapshot. But not while an update of a table is prepared: its snapshot would contain half
 // of it.
 //
 // Failure: InvalidInput when the folder cannot be written or is in use. A full or failing disk

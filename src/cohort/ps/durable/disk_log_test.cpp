@@ -61,11 +61,11 @@ TEST(DiskLog, RecordsUnderWayDuringASnapshotAreInOnceAndNotLost) {
     durable = true;
     state.publish(0);
   });
-  log->save_image(*state, [&] { done = true; });
+  log->save_snapshot(*state, [&] { done = true; });
   ASSERT_TRUE(run_until(loop, [&] { return durable && done; }));
   train(loop, state, *log, 3);
   log.reset();
-  EXPECT_EQ(recover(folder.path()).image(), DurableState::image_after(4));
+  EXPECT_EQ(recover(folder.path()).snapshot(), DurableState::snapshot_after(4));
 }
 
 TEST(DiskLog, NothingIsDurableBeforeTheFirstSnapshot) {
@@ -77,10 +77,10 @@ TEST(DiskLog, NothingIsDurableBeforeTheFirstSnapshot) {
   log->append(state.prepare(0), [&] { durable = true; });
   EXPECT_FALSE(run_until(
       loop, [&] { return durable; }, 100ms));
-  log->save_image(*state, [&] { done = true; });
+  log->save_snapshot(*state, [&] { done = true; });
   EXPECT_TRUE(run_until(loop, [&] { return durable && done; }));
   log.reset();
-  EXPECT_EQ(recover(folder.path()).image(), DurableState::image_after(1));
+  EXPECT_EQ(recover(folder.path()).snapshot(), DurableState::snapshot_after(1));
 }
 
 TEST(DiskLog, WantsAnImageOnceTheLogIsLongerThanTwoOfThem) {
@@ -91,17 +91,17 @@ TEST(DiskLog, WantsAnImageOnceTheLogIsLongerThanTwoOfThem) {
   small.min_log_bytes = 1000;
   auto log = open_disk_log(loop, folder.path(), small);
   save(loop, state, *log);
-  const std::uint64_t image = state.image().size();
+  const std::uint64_t snapshot = state.snapshot().size();
   std::uint64_t written = 0;
-  while (written < 2 * image) {
-    EXPECT_FALSE(log->wants_image()) << written << " of " << image;
+  while (written < 2 * snapshot) {
+    EXPECT_FALSE(log->wants_snapshot()) << written << " of " << snapshot;
     train(loop, state, *log, 1);
     written = fs::file_size(log_path(folder.path(), 1));
   }
   train(loop, state, *log, 1);
-  EXPECT_TRUE(log->wants_image());
+  EXPECT_TRUE(log->wants_snapshot());
   save(loop, state, *log);
-  EXPECT_FALSE(log->wants_image());
+  EXPECT_FALSE(log->wants_snapshot());
 }
 
 TEST(DiskLog, AFolderThatCannotBeWrittenOrIsInUseIsRefusedByName) {
@@ -139,9 +139,9 @@ struct Acknowledged {
       auto which = static_cast<std::size_t>(target);
       Acknowledged said{which, state.versions()[which]};
       if (::write(pipe, &said, sizeof said) != sizeof said) ::_exit(1);
-      if (!log->wants_image()) return update(target);
+      if (!log->wants_snapshot()) return update(target);
       if (under_way > 0) return;
-      log->save_image(*state, [] {});
+      log->save_snapshot(*state, [] {});
       for (int next = 0; next < DurableState::kTargets; ++next) update(next);
     });
   };
@@ -179,7 +179,7 @@ TEST(DiskLog, WhatWasAcknowledgedSurvivesAKillAtAnyInstantOnce) {
       ASSERT_GE(versions[target], acknowledged[target]) << "round " << round;
       ASSERT_LE(versions[target], acknowledged[target] + 1) << "round " << round;
     }
-    ASSERT_EQ(state.image(), DurableState::image_of(versions)) << "round " << round;
+    ASSERT_EQ(state.snapshot(), DurableState::snapshot_of(versions)) << "round " << round;
     acknowledged = versions;
   }
 }
@@ -229,8 +229,8 @@ void train_on_a_full_disk(const fs::path& folder) {
   EXPECT_NE(said.find(std::strerror(ENOSPC)), said.npos) << said;
   EXPECT_NE(said.find("can be written again"), said.npos) << said;
   log.reset();
-  EXPECT_EQ(recover(folder).image(),
-            DurableState::image_after(static_cast<std::uint64_t>(durable_ones) + 3));
+  EXPECT_EQ(recover(folder).snapshot(),
+            DurableState::snapshot_after(static_cast<std::uint64_t>(durable_ones) + 3));
 }
 
 TEST(DiskLog, AFullDiskDelaysAndLosesNothing) {

@@ -11,6 +11,7 @@
 #include "cohort/base/net/event_loop.h"
 #include "cohort/ps/durable/update_log.h"
 #include "cohort/ps/state/server_state.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 
@@ -51,7 +52,7 @@ class DurableState {
   }
 
   // As it is after these updates without any failure.
-  static std::string image_of(const Versions& versions) {
+  static std::string snapshot_of(const Versions& versions) {
     DurableState made = begin();
     for (int target = 0; target < kTargets; ++target) {
       while (made.versions()[static_cast<std::size_t>(target)] <
@@ -60,14 +61,14 @@ class DurableState {
         made.publish(target);
       }
     }
-    return made.image();
+    return made.snapshot();
   }
   // The targets in turn.
-  static std::string image_after(std::uint64_t updates) {
+  static std::string snapshot_after(std::uint64_t updates) {
     Versions versions;
     for (std::uint64_t target = 0; target < kTargets; ++target)
       versions.push_back((updates + kTargets - 1 - target) / kTargets);
-    return image_of(versions);
+    return snapshot_of(versions);
   }
 
   ServerState& operator*() { return *state_; }
@@ -112,9 +113,9 @@ class DurableState {
   }
   void publish(int target) { state_->publish(records_[static_cast<std::size_t>(target)]); }
 
-  std::string image() const {
+  std::string snapshot() const {
     std::string all;
-    state_->write_image([&](std::string_view piece) { all += piece; });
+    write_snapshot(*state_, [&](std::string_view piece) { all += piece; });
     return all;
   }
 
@@ -156,7 +157,7 @@ inline void train(EventLoop& loop, DurableState& state, UpdateLog& log, int coun
 
 inline void save(EventLoop& loop, DurableState& state, UpdateLog& log) {
   bool done = false;
-  log.save_image(*state, [&] { done = true; });
+  log.save_snapshot(*state, [&] { done = true; });
   ASSERT_TRUE(run_until(loop, [&] { return done; }));
 }
 

@@ -26,8 +26,8 @@ std::filesystem::path snapshot_path(const std::filesystem::path& folder, std::ui
 LogFolderContents list_log_folder(const std::filesystem::path& folder);
 
 // Makes the folder where there is none, and keeps every other process out for as long as the object
-// lives. Throws InvalidInput that names the folder: it cannot be made or written, or somebody else
-// uses it.
+// lives. Throws InvalidInput that names the folder: it cannot be made or written, or another
+// process uses it.
 class LogFolderLock {
  public:
   explicit LogFolderLock(const std::filesystem::path& folder);

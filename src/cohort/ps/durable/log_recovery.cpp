@@ -13,6 +13,8 @@
 #include "cohort/ps/durable/log_file.h"
 #include "cohort/ps/durable/log_folder.h"
 #include "cohort/ps/durable/snapshot_file.h"
+#include "cohort/ps/state/replay.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 namespace {
@@ -53,7 +55,7 @@ class Recovery {
 
  private:
   bool load_snapshot(std::uint64_t number);
-  void replay(std::uint64_t number, bool last);
+  void read_log(std::uint64_t number, bool last);
   void apply(const fs::path& path, std::uint64_t place, const UpdateRecord& record);
   void end_log(const fs::path& path, LogReader& log, bool last);
 
@@ -83,7 +85,7 @@ std::unique_ptr<ServerState> Recovery::run() {
       throw Error(fmt::format("'{}' is missing", log_path(folder_, expected).string()),
                   {.advice = "Restore it, or delete all logs with a higher number to go on from "
                              "before it."});
-    replay(number, number == contents.logs.back());
+    read_log(number, number == contents.logs.back());
     ++expected;
   }
   log::info("recovered the state in '{}': snapshot {} and {} updates after it", folder_.string(),
@@ -105,8 +107,8 @@ bool Recovery::load_snapshot(std::uint64_t number) {
     };
     SnapshotReader reader = unless_damaged([&] { return SnapshotReader(path); });
     check_owner(path, reader.header(), options_);
-    state_ = ServerState::from_image(memory_file_, options_,
-                                     [&] { return unless_damaged([&] { return reader.next(); }); });
+    state_ = state_from_snapshot(memory_file_, options_,
+                                 [&] { return unless_damaged([&] { return reader.next(); }); });
     snapshot_ = reader.header();
     return true;
   } catch (const Error&) {
@@ -122,7 +124,7 @@ bool Recovery::load_snapshot(std::uint64_t number) {
   return false;
 }
 
-void Recovery::replay(std::uint64_t number, bool last) {
+void Recovery::read_log(std::uint64_t number, bool last) {
   fs::path path = log_path(folder_, number);
   std::optional<LogReader> log;
   try {
@@ -146,16 +148,11 @@ void Recovery::replay(std::uint64_t number, bool last) {
 }
 
 void Recovery::apply(const fs::path& path, std::uint64_t place, const UpdateRecord& record) {
-  std::uint64_t version = state_->version(record);
-  if (record.version <= version) return;
-  if (record.version != version + 1)
-    fail_damaged(path, place,
-                 fmt::format("it has version {} of {} {}, whose last is {}", record.version,
-                             record.kind == UpdateRecord::Kind::dense ? "slice" : "table",
-                             record.target, version));
-  state_->prepare(record);
-  state_->publish(record);
-  ++updates_;
+  try {
+    if (replay(*state_, record)) ++updates_;
+  } catch (const ProtocolError& error) {
+    fail_damaged(path, place, error.message());
+  }
 }
 
 void Recovery::end_log(const fs::path& path, LogReader& log, bool last) {

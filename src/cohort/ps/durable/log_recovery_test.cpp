@@ -73,7 +73,7 @@ TEST_F(LogRecovery, AFolderWithoutAnythingGivesNothing) {
 
 TEST_F(LogRecovery, TheStateIsThatOfATrainingWithoutFailure) {
   write(7);
-  EXPECT_EQ(recover().image(), DurableState::image_after(7));
+  EXPECT_EQ(recover().snapshot(), DurableState::snapshot_after(7));
 }
 
 TEST_F(LogRecovery, TrainingGoesOnAfterEachRecovery) {
@@ -85,7 +85,7 @@ TEST_F(LogRecovery, TrainingGoesOnAfterEachRecovery) {
     train(loop_, state, *log, 3);
     if (round == 2) save(loop_, state, *log);
   }
-  EXPECT_EQ(recover().image(), DurableState::image_after(12));
+  EXPECT_EQ(recover().snapshot(), DurableState::snapshot_after(12));
 }
 
 TEST_F(LogRecovery, ALastRecordThatIsCutOffOrDamagedAnywhereIsDropped) {
@@ -93,7 +93,7 @@ TEST_F(LogRecovery, ALastRecordThatIsCutOffOrDamagedAnywhereIsDropped) {
   const auto at = places(log(1));
   ASSERT_EQ(at.size(), 4u);
   const std::string whole = read_file(log(1));
-  const std::string expected = DurableState::image_after(2);
+  const std::string expected = DurableState::snapshot_after(2);
   // Every byte of what comes before the rows, then some.
   for (std::uint64_t place = at[2]; place < at[3]; place += place < at[2] + 80 ? 1 : 17) {
     for (bool cut : {true, false}) {
@@ -102,7 +102,7 @@ TEST_F(LogRecovery, ALastRecordThatIsCutOffOrDamagedAnywhereIsDropped) {
       testing::internal::CaptureStderr();
       DurableState state = recover();
       std::string said = testing::internal::GetCapturedStderr();
-      ASSERT_EQ(state.image(), expected) << place;
+      ASSERT_EQ(state.snapshot(), expected) << place;
       ASSERT_EQ(fs::file_size(log(1)), at[2]);
       if (cut && place == at[2]) continue;  // nothing of it is there
       EXPECT_NE(said.find(fmt::format("damaged at byte {}: dropped {} bytes", at[2],
@@ -122,7 +122,7 @@ TEST_F(LogRecovery, DamageWithGoodRecordsBehindIsAnErrorThatNamesThePlace) {
       << said;
   EXPECT_NE(said.find("truncate"), said.npos) << said;
   fs::resize_file(log(1), at[1]);
-  EXPECT_EQ(recover().image(), DurableState::image_after(1)) << "as advised";
+  EXPECT_EQ(recover().snapshot(), DurableState::snapshot_after(1)) << "as advised";
 }
 
 TEST_F(LogRecovery, DamageInALogThatIsNotTheLastIsAnError) {
@@ -139,7 +139,7 @@ TEST_F(LogRecovery, DamageInALogThatIsNotTheLastIsAnError) {
 TEST_F(LogRecovery, ASnapshotWhoseLogWasNotBegunIsEnough) {
   write(6, {2, 4});
   fs::remove(log(3));
-  EXPECT_EQ(recover().image(), DurableState::image_after(4));
+  EXPECT_EQ(recover().snapshot(), DurableState::snapshot_after(4));
 }
 
 TEST_F(LogRecovery, AMissingLogBeforeAnotherIsAnError) {
@@ -160,7 +160,7 @@ TEST_F(LogRecovery, ADamagedSnapshotIsReplacedByTheOneBeforeAndItsLog) {
       std::ofstream(snapshot, std::ios::binary) << (cut ? whole.substr(0, place) : whole);
       if (!cut) flip(snapshot, place);
       testing::internal::CaptureStderr();
-      EXPECT_EQ(recover().image(), DurableState::image_after(5));
+      EXPECT_EQ(recover().snapshot(), DurableState::snapshot_after(5));
       EXPECT_NE(testing::internal::GetCapturedStderr().find(snapshot.string()), std::string::npos);
       EXPECT_FALSE(fs::exists(snapshot));
     }
@@ -172,7 +172,7 @@ TEST_F(LogRecovery, ADamagedSnapshotIsReplacedByTheOneBeforeAndItsLog) {
   save(loop_, state, *log);
   train(loop_, state, *log, 1);
   log.reset();
-  EXPECT_EQ(recover().image(), DurableState::image_after(7));
+  EXPECT_EQ(recover().snapshot(), DurableState::snapshot_after(7));
 }
 
 TEST_F(LogRecovery, WithoutAnyWholeSnapshotItSaysWhatToDo) {
@@ -184,7 +184,7 @@ TEST_F(LogRecovery, WithoutAnyWholeSnapshotItSaysWhatToDo) {
 TEST_F(LogRecovery, ALogThatWasOnlyJustBegunIsNoDamage) {
   write(2);
   std::ofstream(log(2), std::ios::binary) << "COHPS";
-  EXPECT_EQ(recover().image(), DurableState::image_after(2));
+  EXPECT_EQ(recover().snapshot(), DurableState::snapshot_after(2));
   EXPECT_FALSE(fs::exists(log(2)));
 }
 

@@ -6,6 +6,7 @@
 #include "cohort/base/error.h"
 #include "cohort/ps/durable/replica_link.h"
 #include "cohort/ps/durable/replica_messages.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 namespace {
@@ -16,7 +17,11 @@ class Fetch final : public ConnectionOwner {
   Fetch(EventLoop& loop, const ReplicaOptions& options)
       : options_(options),
         holder_(replica_holder_name(options)),
-        connector_(loop, options_, *this, [this](const Error& error) { on_lost(error); }) {}
+        tls_(replica_tls(options)),
+        connector_(loop, replica_connector_options(options, tls_.get()), *this,
+                   [this](std::exception_ptr error) { return on_lost(error); }) {
+    connector_.connect();
+  }
 
   bool answered() const { return answered_; }
   bool has_copy() const { return welcome_.has_copy; }
@@ -35,7 +40,8 @@ class Fetch final : public ConnectionOwner {
   void opened(const std::string&) override {
     asked_ = welcomed_ = false;
     pieces_.clear();
-    connector_.wake_later();
+    connector_.settled();
+    connector_.wake();
   }
 
   std::optional<std::byte*> place(std::string_view control, std::size_t bulk_bytes) override {
@@ -71,12 +77,16 @@ class Fetch final : public ConnectionOwner {
     return true;
   }
 
-  void on_lost(const Error& error) {
-    if (answered_) return;
+  // What it throws ends recover_from_replica().
+  bool on_lost(std::exception_ptr why) try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    if (answered_) return false;
     trouble_ = error.message();
     if (!refused_.empty())
       throw Error(fmt::format("{} refuses to give the copy: {}", holder_, refused_));
-    if (dynamic_cast<const AuthError*>(&error)) throw AuthError(error.what());
+    if (dynamic_cast<const AuthError*>(&error) != nullptr) throw AuthError(error.what());
+    return true;
   }
 
   const ReplicaOptions& options_;
@@ -85,7 +95,8 @@ class Fetch final : public ConnectionOwner {
   ReplicaWelcome welcome_;
   std::deque<std::string> pieces_;
   std::string refused_, trouble_;
-  ReplicaConnector connector_;
+  std::unique_ptr<TlsContext> tls_;
+  ServerConnector connector_;
 };
 
 }  // namespace
@@ -106,7 +117,7 @@ std::unique_ptr<ServerState> recover_from_replica(EventLoop& loop, ReplicaOption
   }
   options.incarnation = fetch.incarnation();
   if (!fetch.has_copy()) return nullptr;
-  return ServerState::from_image(memory_file, state, [&] { return fetch.next_piece(); });
+  return state_from_snapshot(memory_file, state, [&] { return fetch.next_piece(); });
 }
 
 }  // namespace cohort::ps

@@ -10,8 +10,10 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
-#include "cohort/ps/durable/replica_connector.h"
 #include "cohort/ps/durable/replica_messages.h"
+#include "cohort/ps/durable/replica_options.h"
+#include "cohort/ps/state/replay.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 
@@ -30,7 +32,7 @@ class ReplicaHolder::Session final : public ConnectionOwner {
  private:
   void on_hello(const ReplicaHello& hello);
   std::string objection(const ReplicaHello& hello) const;
-  void on_image_end(const ReplicaImageEnd& end);
+  void on_snapshot_end(const ReplicaImageEnd& end);
   void on_record(ReplicaRecord& record, std::span<const std::byte> payload);
   bool is_replaced();
   void refuse(bool replaced, std::string reason);
@@ -44,7 +46,7 @@ class ReplicaHolder::Session final : public ConnectionOwner {
   std::uint64_t incarnation_ = 0;
   bool refused_ = false;
 
-  std::deque<std::string> pieces_;  // of an image that comes in
+  std::deque<std::string> pieces_;  // of a snapshot that comes in
   std::uint64_t piece_bytes_ = 0;
   std::string payload_;  // of a record that comes in
 
@@ -61,10 +63,10 @@ std::optional<std::byte*> ReplicaHolder::Session::place(std::string_view control
   ReplicaMessage message = decode_replica_message(control);
   if (std::holds_alternative<ReplicaPiece>(message)) {
     piece_bytes_ = (pieces_.empty() ? 0 : piece_bytes_) + bulk_bytes;
-    // An image has a little more than the values, slots and rows that the limit counts.
+    // A snapshot has a little more than the values, slots and rows that the limit counts.
     const std::uint64_t limit = holder_.options_.memory_limit;
     if (limit != 0 && piece_bytes_ > limit + limit / 2 + kMaxControlBytes)
-      throw ProtocolError(fmt::format("{} sent an image of more than {} bytes; the limit is {}",
+      throw ProtocolError(fmt::format("{} sent a snapshot of more than {} bytes; the limit is {}",
                                       identity_, piece_bytes_, limit));
     return reinterpret_cast<std::byte*>(pieces_.emplace_back(bulk_bytes, '\0').data());
   }
@@ -86,7 +88,7 @@ void ReplicaHolder::Session::received(std::string_view control, std::byte* bulk,
     return;
   }
   if (auto* end = std::get_if<ReplicaImageEnd>(&message))
-    on_image_end(*end);
+    on_snapshot_end(*end);
   else if (auto* record = std::get_if<ReplicaRecord>(&message))
     on_record(*record, {bulk, bulk_bytes});
   else if (!std::holds_alternative<ReplicaPiece>(message))
@@ -127,28 +129,28 @@ void ReplicaHolder::Session::on_hello(const ReplicaHello& hello) {
   copy_->newest = std::max(copy_->newest + 1, static_cast<std::uint64_t>(now));
   answer(ReplicaWelcome{.has_copy = copy_->state != nullptr, .incarnation = copy_->newest});
   if (!copy_->state) return;
-  copy_->state->write_image([&](std::string_view piece) { fetched_.emplace_back(piece); });
+  write_snapshot(*copy_->state, [&](std::string_view piece) { fetched_.emplace_back(piece); });
   end_ = ReplicaImageEnd{.index = copy_->applied, .pieces = fetched_.size()};
 }
 
-void ReplicaHolder::Session::on_image_end(const ReplicaImageEnd& end) {
+void ReplicaHolder::Session::on_snapshot_end(const ReplicaImageEnd& end) {
   if (end.pieces != pieces_.size())
-    throw ProtocolError(
-        fmt::format("{} sent {} pieces of an image of {}", identity_, pieces_.size(), end.pieces));
+    throw ProtocolError(fmt::format("{} sent {} pieces of a snapshot of {}", identity_,
+                                    pieces_.size(), end.pieces));
   UniqueFd file(::memfd_create("cohort-ps-copy", MFD_CLOEXEC));
   if (!file) throw SystemError("cannot make memory for a copy", errno);
   std::unique_ptr<ServerState> state;
   try {
-    state = ServerState::from_image(file.get(),
-                                    {.server = primary_,
-                                     .servers = holder_.options_.servers,
-                                     .memory_limit = holder_.options_.memory_limit},
-                                    [&]() -> std::optional<std::string> {
-                                      if (pieces_.empty()) return std::nullopt;
-                                      std::string piece = std::move(pieces_.front());
-                                      pieces_.pop_front();
-                                      return piece;
-                                    });
+    state = state_from_snapshot(file.get(),
+                                {.server = primary_,
+                                 .servers = holder_.options_.servers,
+                                 .memory_limit = holder_.options_.memory_limit},
+                                [&]() -> std::optional<std::string> {
+                                  if (pieces_.empty()) return std::nullopt;
+                                  std::string piece = std::move(pieces_.front());
+                                  pieces_.pop_front();
+                                  return piece;
+                                });
   } catch (const InvalidInput& error) {
     refuse(false, error.what());
     return;
@@ -164,24 +166,20 @@ void ReplicaHolder::Session::on_image_end(const ReplicaImageEnd& end) {
 
 void ReplicaHolder::Session::on_record(ReplicaRecord& message, std::span<const std::byte> payload) {
   if (!copy_->state || copy_->incarnation != incarnation_)
-    throw ProtocolError(fmt::format("{} sent a record before an image", identity_));
+    throw ProtocolError(fmt::format("{} sent a record before a snapshot", identity_));
   if (message.index > copy_->applied + 1)
     throw ProtocolError(
         fmt::format("{} sent record {} after {}", identity_, message.index, copy_->applied));
   UpdateRecord& record = message.record;
   record.payload = payload;
-  std::uint64_t version = copy_->state->version(record);
-  if (record.version > version + 1)
-    throw ProtocolError(fmt::format("{} sent version {} of {}, whose last is {}", identity_,
-                                    record.version, record.target, version));
-  if (record.version == version + 1) {
-    try {
-      copy_->state->prepare(record);
-    } catch (const InvalidInput& error) {
-      refuse(false, error.what());
-      return;
-    }
-    copy_->state->publish(record);
+  try {
+    replay(*copy_->state, record);
+  } catch (const ProtocolError& error) {
+    throw ProtocolError(
+        fmt::format("{} sent a record that does not fit: {}", identity_, error.message()));
+  } catch (const InvalidInput& error) {
+    refuse(false, error.what());
+    return;
   }
   copy_->applied = std::max(copy_->applied, message.index);
   acknowledge_ = copy_->applied;
@@ -227,21 +225,9 @@ bool ReplicaHolder::Session::produce(Outgoing& next) {
   return true;
 }
 
-std::unique_ptr<ConnectionOwner> ReplicaHolder::adopt(Connection& connection,
+std::unique_ptr<ConnectionOwner> ReplicaHolder::serve(Connection& connection,
                                                       std::string identity) {
   return std::make_unique<Session>(*this, connection, std::move(identity));
-}
-
-bool ReplicaHolder::has_copy(int primary) const {
-  auto found = copies_.find(primary);
-  return found != copies_.end() && found->second.state != nullptr;
-}
-
-std::uint64_t ReplicaHolder::bytes() const {
-  std::uint64_t sum = 0;
-  for (const auto& [primary, copy] : copies_)
-    if (copy.state) sum += copy.state->segment().bytes();
-  return sum;
 }
 
 }  // namespace cohort::ps

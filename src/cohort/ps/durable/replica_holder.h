@@ -13,8 +13,8 @@
 namespace cohort::ps {
 
 // The copies of other servers' state that this server holds, each in a memory file of its own, and
-// the service that keeps them: a new image replaces the copy when it is whole, records are applied
-// and acknowledged, a primary that was started anew gets it back.
+// the service that keeps them: a new snapshot replaces the copy when it is whole, records are
+// applied and acknowledged, a primary that was started anew gets it back.
 //
 // A copy belongs to one incarnation of its primary. A newer one takes it over; from its fetch on,
 // records of older ones are refused.
@@ -22,12 +22,12 @@ namespace cohort::ps {
 // In a server, whose own ConnectionOwner learns from the first message what a connection is for:
 //
 //   place(control, bytes):   if (!replica_ && is_replica_message(control))
-//                              replica_ = holder.adopt(connection, identity);
+//                              replica_ = holder.serve(connection, identity);
 //                            if (replica_) return replica_->place(control, bytes);
 //   received(...):           the same with received(...)
 //   produce(next):           if (replica_) return replica_->produce(next);
 //
-// Threads: confined to the server's loop. Ownership: must outlive what adopt() gives, and that the
+// Threads: confined to the server's loop. Ownership: must outlive what serve() gives, and that the
 // use of its connection.
 // Failure: what a primary does wrong ends its connection (the owner's calls throw ProtocolError) or
 // is refused in words; the copies stay as they are.
@@ -42,10 +42,7 @@ class ReplicaHolder {
   explicit ReplicaHolder(Options options) : options_(std::move(options)) {}
 
   // `identity` is what the peer has proven: "ps/0".
-  std::unique_ptr<ConnectionOwner> adopt(Connection& connection, std::string identity);
-
-  bool has_copy(int primary) const;
-  std::uint64_t bytes() const;  // of all copies
+  std::unique_ptr<ConnectionOwner> serve(Connection& connection, std::string identity);
 
  private:
   class Session;

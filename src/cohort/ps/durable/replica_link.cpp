@@ -10,6 +10,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 #include "cohort/ps/durable/replica_messages.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 namespace {
@@ -29,8 +30,8 @@ struct QueuedRecord {
   Clock::time_point since = Clock::now();
 };
 
-// Somebody who waits until the copy has all up to `index`.
-struct Mark {
+// A caller of save_snapshot() that waits until the copy has all up to `index`.
+struct SnapshotWait {
   std::uint64_t index = 0;
   Callback done;
   Clock::time_point since = Clock::now();
@@ -42,8 +43,8 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   ~ReplicaLink() override;
 
   void append(const UpdateRecord& record, Callback durable) override;
-  void save_image(const ServerState& state, Callback done) override;
-  bool wants_image() const override { return state_ == nullptr; }
+  void save_snapshot(const ServerState& state, Callback done) override;
+  bool wants_snapshot() const override { return state_ == nullptr; }
 
  private:
   enum class Phase { greeting, waiting, sending };  // waiting: for the answer
@@ -58,9 +59,9 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   void on_refused(const ReplicaRefused& refused);
   void acknowledge(std::uint64_t index);
   void deliver();
-  void take_image();
+  void take_snapshot();
   bool produce_piece(Outgoing& next);
-  void on_lost(const Error& error);
+  bool on_lost(std::exception_ptr error);
   void be_patient();
   void watch();
 
@@ -70,24 +71,26 @@ class ReplicaLink final : public UpdateLog, private ConnectionOwner {
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   const ServerState* state_ = nullptr;
   std::deque<QueuedRecord> items_;  // indices without a gap, the last is next_index_ - 1
-  std::deque<Mark> marks_;
+  std::deque<SnapshotWait> snapshot_waits_;
   std::uint64_t next_index_ = 1;
   std::uint64_t acknowledged_ = 0;
 
   // Of the connection as it is now.
   Phase phase_ = Phase::greeting;
-  bool needs_image_ = false;
+  bool needs_snapshot_ = false;
   bool in_step_ = false;    // there is a copy at the other end
   std::uint64_t sent_ = 0;  // items up to this index
   std::deque<std::string> pieces_;
   std::string piece_;                           // being written
   std::shared_ptr<const std::string> payload_;  // being written
-  std::optional<ReplicaImageEnd> image_end_;
+  std::optional<ReplicaImageEnd> snapshot_end_;
 
-  std::string trouble_;  // why there is no connection
+  std::string trouble_;    // why there is no connection
+  bool replaced_ = false;  // by another process: this server has to end
   bool warned_ = false;
   std::optional<EventLoop::TimerId> patience_;
-  ReplicaConnector connector_;
+  std::unique_ptr<TlsContext> tls_;
+  ServerConnector connector_;
 };
 
 ReplicaLink::ReplicaLink(EventLoop& loop, const ReplicaOptions& options)
@@ -100,7 +103,11 @@ ReplicaLink::ReplicaLink(EventLoop& loop, const ReplicaOptions& options)
         return own;
       }()),
       holder_(replica_holder_name(options)),
-      connector_(loop, options_, *this, [this](const Error& error) { on_lost(error); }) {}
+      tls_(replica_tls(options_)),
+      connector_(loop, replica_connector_options(options_, tls_.get()), *this,
+                 [this](std::exception_ptr error) { return on_lost(error); }) {
+  connector_.connect();
+}
 
 ReplicaLink::~ReplicaLink() {
   *alive_ = false;
@@ -118,26 +125,27 @@ void ReplicaLink::append(const UpdateRecord& record, Callback durable) {
   item.record.payload = {};
   items_.push_back(std::move(item));
   be_patient();
-  connector_.wake();
+  connector_.kick();
 }
 
-void ReplicaLink::save_image(const ServerState& state, Callback done) {
+void ReplicaLink::save_snapshot(const ServerState& state, Callback done) {
   COHORT_CHECK(!state_ || state_ == &state, "a replica of two states");
   state_ = &state;
-  marks_.push_back({.index = next_index_ - 1, .done = std::move(done)});
+  snapshot_waits_.push_back({.index = next_index_ - 1, .done = std::move(done)});
   be_patient();
   loop_.post([this, alive = alive_] {
     if (*alive) deliver();
   });
-  connector_.wake();
+  connector_.kick();
 }
 
 void ReplicaLink::opened(const std::string&) {
   phase_ = Phase::greeting;
   in_step_ = false;
   pieces_.clear();
-  image_end_.reset();
-  connector_.wake_later();
+  snapshot_end_.reset();
+  connector_.settled();
+  connector_.wake();
 }
 
 std::optional<std::byte*> ReplicaLink::place(std::string_view, std::size_t bulk_bytes) {
@@ -157,24 +165,25 @@ void ReplicaLink::received(std::string_view control, std::byte*, std::size_t, Un
 }
 
 void ReplicaLink::on_welcome(const ReplicaWelcome& welcome) {
-  connector_.proven();
+  connector_.reset_pause();
   phase_ = Phase::sending;
   trouble_.clear();
   bool same = welcome.has_copy && welcome.incarnation == options_.incarnation;
   if (same && welcome.applied >= next_index_)
     throw ProtocolError(
         fmt::format("{} has record {}, which was never sent", holder_, welcome.applied));
-  needs_image_ = !same || welcome.applied < acknowledged_;
-  if (!needs_image_) {
+  needs_snapshot_ = !same || welcome.applied < acknowledged_;
+  if (!needs_snapshot_) {
     sent_ = welcome.applied;
     acknowledge(welcome.applied);
   }
-  connector_.wake_later();
+  connector_.wake();
 }
 
 void ReplicaLink::on_refused(const ReplicaRefused& refused) {
   if (!refused.replaced)
     throw ProtocolError(fmt::format("it refuses the copy: {}", refused.reason));
+  replaced_ = true;
   // Not from here: what is thrown here ends the connection, not the loop.
   loop_.post([alive = alive_, holder = holder_, reason = refused.reason] {
     if (*alive)
@@ -203,15 +212,16 @@ void ReplicaLink::deliver() {
     items_.pop_front();
     durable();
   }
-  while (*alive && in_step_ && !marks_.empty() && marks_.front().index <= acknowledged_) {
-    Callback done = std::move(marks_.front().done);
-    marks_.pop_front();
+  while (*alive && in_step_ && !snapshot_waits_.empty() &&
+         snapshot_waits_.front().index <= acknowledged_) {
+    Callback done = std::move(snapshot_waits_.front().done);
+    snapshot_waits_.pop_front();
     done();
   }
 }
 
 // The state as it counts now, without the records that are under way: those follow again.
-void ReplicaLink::take_image() {
+void ReplicaLink::take_snapshot() {
   // An update of a table is prepared in place: it is taken back for the moment of the copy. The
   // object is the server's own, which it changes between our calls.
   auto& state = const_cast<ServerState&>(*state_);
@@ -222,16 +232,16 @@ void ReplicaLink::take_image() {
     prepared.back().payload = std::as_bytes(std::span(*item.payload));
   }
   for (const UpdateRecord& record : prepared) state.abandon(record);
-  state.write_image([&](std::string_view piece) { pieces_.emplace_back(piece); });
+  write_snapshot(state, [&](std::string_view piece) { pieces_.emplace_back(piece); });
   for (const UpdateRecord& record : prepared) state.prepare(record);
   sent_ = items_.empty() ? next_index_ - 1 : items_.front().index - 1;
-  image_end_ = ReplicaImageEnd{.index = sent_, .pieces = pieces_.size()};
+  snapshot_end_ = ReplicaImageEnd{.index = sent_, .pieces = pieces_.size()};
 }
 
 bool ReplicaLink::produce_piece(Outgoing& next) {
   if (pieces_.empty()) {
-    next.control = encode(*image_end_);
-    image_end_.reset();
+    next.control = encode(*snapshot_end_);
+    snapshot_end_.reset();
     return true;
   }
   piece_ = std::move(pieces_.front());
@@ -252,11 +262,11 @@ bool ReplicaLink::produce(Outgoing& next) {
     return true;
   }
   if (phase_ == Phase::waiting) return false;
-  if (image_end_) return produce_piece(next);
-  if (needs_image_) {
+  if (snapshot_end_) return produce_piece(next);
+  if (needs_snapshot_) {
     if (!state_) return false;
-    needs_image_ = false;
-    take_image();
+    needs_snapshot_ = false;
+    take_snapshot();
     return produce_piece(next);
   }
   if (items_.empty() || sent_ >= items_.back().index) return false;
@@ -270,10 +280,15 @@ bool ReplicaLink::produce(Outgoing& next) {
   return true;
 }
 
-void ReplicaLink::on_lost(const Error& error) {
-  trouble_ = error.message();
+bool ReplicaLink::on_lost(std::exception_ptr why) {
   phase_ = Phase::waiting;
   in_step_ = false;
+  try {
+    std::rethrow_exception(why);
+  } catch (const Error& error) {
+    trouble_ = error.message();
+  }
+  return !replaced_;
 }
 
 void ReplicaLink::be_patient() {
@@ -282,15 +297,17 @@ void ReplicaLink::be_patient() {
 
 void ReplicaLink::watch() {
   patience_.reset();
-  if (items_.empty() && marks_.empty()) return;
+  if (items_.empty() && snapshot_waits_.empty()) return;
   auto since = Clock::time_point::max();
   if (!items_.empty()) since = items_.front().since;
-  if (!marks_.empty()) since = std::min(since, marks_.front().since);
-  if (!warned_ && Clock::now() - since >= kPatience) {
-    warned_ = true;
+  if (!snapshot_waits_.empty()) since = std::min(since, snapshot_waits_.front().since);
+  if (const auto due = since + kPatience; Clock::now() < due) {
+    patience_ = loop_.call_at(due, [this] { watch(); });
+    return;
+  }
+  if (!std::exchange(warned_, true))
     log::warning("{} does not hold the copy of ps/{}{}{}; updates are not acknowledged meanwhile",
                  holder_, options_.server, trouble_.empty() ? "" : ": ", trouble_);
-  }
   be_patient();
 }
 

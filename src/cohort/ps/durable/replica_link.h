@@ -5,7 +5,7 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/net/event_loop.h"
-#include "cohort/ps/durable/replica_connector.h"
+#include "cohort/ps/durable/replica_options.h"
 #include "cohort/ps/durable/update_log.h"
 
 namespace cohort::ps {
@@ -14,10 +14,10 @@ namespace cohort::ps {
 // memories. Server i's copy is held by server (i + 1) % servers (replica_holder.h).
 //
 // At a server's start: with the listener on `loop` and a ReplicaHolder behind it,
-// recover_from_replica(); then open_replica_link(); then save_image() once there is a state,
-// recovered or new (wants_image() says so). The state given to save_image() must outlive the link
-// or the next call: when the holder was started anew it is read again, to make a new copy. Updates
-// of tables that are prepared then are taken back for that moment and prepared again.
+// recover_from_replica(); then open_replica_link(); then save_snapshot() once there is a state,
+// recovered or new (wants_snapshot() says so). The state given to save_snapshot() must outlive the
+// link or the next call: when the holder was started anew it is read again, to make a new copy.
+// Updates of tables that are prepared then are taken back for that moment and prepared again.
 //
 // Failure: InvalidInput where there is one server only. Nothing is durable while the copy is not
 // there; after a second a warning says who is missing. When another process has taken this server's

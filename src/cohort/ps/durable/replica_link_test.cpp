@@ -33,7 +33,7 @@ class Replica : public testing::Test {
     UniqueFd file = DurableState::memory();
     auto state = recover_from_replica(loop_, options, file.get(), DurableState::options(),
                                       Deadline::after(10s));
-    return state ? DurableState(std::move(file), std::move(state)).image() : "nothing";
+    return state ? DurableState(std::move(file), std::move(state)).snapshot() : "nothing";
   }
   std::string fetch() {
     ReplicaOptions options = options_;
@@ -50,11 +50,11 @@ TEST_F(Replica, WhatIsAcknowledgedIsInTheCopy) {
   start_holder();
   EXPECT_EQ(fetch(options_), "nothing");
   auto link = open_replica_link(loop_, options_);
-  EXPECT_TRUE(link->wants_image());
+  EXPECT_TRUE(link->wants_snapshot());
   save(loop_, state_, *link);
-  EXPECT_FALSE(link->wants_image());
+  EXPECT_FALSE(link->wants_snapshot());
   train(loop_, state_, *link, 7);
-  EXPECT_EQ(fetch(), DurableState::image_after(7));
+  EXPECT_EQ(fetch(), DurableState::snapshot_after(7));
 }
 
 TEST_F(Replica, TheCopyTravelsThroughTls) {
@@ -63,7 +63,7 @@ TEST_F(Replica, TheCopyTravelsThroughTls) {
   auto link = open_replica_link(loop_, options_);
   save(loop_, state_, *link);
   train(loop_, state_, *link, 4);
-  EXPECT_EQ(fetch(), DurableState::image_after(4));
+  EXPECT_EQ(fetch(), DurableState::snapshot_after(4));
 }
 
 TEST_F(Replica, AnotherSaveIsDoneWithoutAnotherImage) {
@@ -91,7 +91,7 @@ TEST_F(Replica, APrimaryThatIsStartedAnewGoesOnFromItsCopy) {
   auto link = open_replica_link(loop_, options_);
   save(loop_, again, *link);
   train(loop_, again, *link, 3);
-  EXPECT_EQ(fetch(), DurableState::image_after(6));
+  EXPECT_EQ(fetch(), DurableState::snapshot_after(6));
 }
 
 TEST_F(Replica, AHolderThatIsStartedAnewGetsTheStateAndWhatIsUnderWay) {
@@ -117,8 +117,8 @@ TEST_F(Replica, AHolderThatIsStartedAnewGetsTheStateAndWhatIsUnderWay) {
       << said;
   EXPECT_NE(said.find("holds the copy again"), said.npos) << said;
   train(loop_, state_, *link, 3);
-  EXPECT_EQ(state_.image(), DurableState::image_after(9));
-  EXPECT_EQ(fetch(), DurableState::image_after(9));
+  EXPECT_EQ(state_.snapshot(), DurableState::snapshot_after(9));
+  EXPECT_EQ(fetch(), DurableState::snapshot_after(9));
 }
 
 TEST_F(Replica, AfterALostConnectionOnlyWhatIsMissingTravels) {
@@ -136,7 +136,7 @@ TEST_F(Replica, AfterALostConnectionOnlyWhatIsMissingTravels) {
     state_.publish(target);
   }
   EXPECT_EQ(holder_->pieces(), pieces);
-  EXPECT_EQ(fetch(), DurableState::image_after(5));
+  EXPECT_EQ(fetch(), DurableState::snapshot_after(5));
 }
 
 TEST_F(Replica, AServerWhosePlaceIsTakenIsRefusedAndEnds) {
@@ -156,7 +156,7 @@ TEST_F(Replica, AServerWhosePlaceIsTakenIsRefusedAndEnds) {
   });
   EXPECT_NE(said.find("a newer process is ps/0 now"), said.npos) << said;
   EXPECT_FALSE(durable);
-  EXPECT_EQ(fetch(), DurableState::image_after(2));
+  EXPECT_EQ(fetch(), DurableState::snapshot_after(2));
 }
 
 TEST_F(Replica, AHolderThatStartsLaterIsWaitedFor) {
@@ -193,7 +193,7 @@ TEST_F(Replica, AnotherJobGetsNothing) {
 TEST_F(Replica, OneServerAloneIsRefused) {
   options_.servers.resize(1);
   std::string said = message_of<InvalidInput>([&] { open_replica_link(loop_, options_); });
-  EXPECT_NE(said.find("nobody could hold its copy"), said.npos) << said;
+  EXPECT_NE(said.find("needs at least 2 parameter servers, got 1"), said.npos) << said;
 }
 
 TEST_F(Replica, ServersThatStartTogetherAnswerEachOtherWhileTheyAsk) {

@@ -15,8 +15,8 @@ constexpr std::uint32_t kReplicaVersion = 1;
 
 // ---- from the server whose state it is, the primary
 
-// The first message. `fetch`: it was started anew and wants its copy back; whoever was the primary
-// before is shut out from then on. Otherwise records will follow.
+// The first message. `fetch`: it was started anew and wants its copy back; the primary before it is
+// shut out from then on. Otherwise records will follow.
 struct ReplicaHello {
   std::uint32_t version = kReplicaVersion;
   std::string job;
@@ -25,7 +25,7 @@ struct ReplicaHello {
   std::uint64_t incarnation = 0;  // given by the answer to a fetch; a larger one replaces a smaller
   bool fetch = false;
 };
-struct ReplicaPiece {};  // both ways. bulk: a piece of ServerState::write_image
+struct ReplicaPiece {};  // both ways. bulk: a piece of write_snapshot()
 // Both ways: that was all of them. The state is as after the record with this index.
 struct ReplicaImageEnd {
   std::uint64_t index = 0;

@@ -10,9 +10,9 @@
 #include "cohort/base/error.h"
 #include "cohort/base/net/event_loop.h"
 #include "cohort/base/net/socket.h"
-#include "cohort/ps/durable/replica_connector.h"
 #include "cohort/ps/durable/replica_holder.h"
 #include "cohort/ps/durable/replica_messages.h"
+#include "cohort/ps/durable/replica_options.h"
 #include "cohort/ps/wire/connection.h"
 
 namespace cohort::ps {
@@ -40,8 +40,7 @@ class ReplicaServer {
   }
 
   int port() const { return local_endpoint(listener_.get()).port(); }
-  const ReplicaHolder& holder() const { return holder_; }
-  int pieces() const { return pieces_; }  // of images that came in
+  int pieces() const { return pieces_; }  // of snapshots that came in
 
   // Every connection is lost.
   void cut() {
@@ -66,7 +65,7 @@ class ReplicaServer {
 
     ConnectionOwner& session(std::string_view control) {
       if (!replica && is_replica_message(control))
-        replica = server.holder_.adopt(*connection, identity);
+        replica = server.holder_.serve(*connection, identity);
       if (!replica) throw ProtocolError("only servers are served here");
       return *replica;
     }

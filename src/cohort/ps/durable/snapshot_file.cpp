@@ -38,8 +38,9 @@ struct Temporary {
 
 }  // namespace
 
-bool write_snapshot(const std::filesystem::path& folder, const LogFileHeader& header,
-                    std::span<const std::string> pieces, const std::function<bool()>& stopped) {
+bool write_snapshot_file(const std::filesystem::path& folder, const LogFileHeader& header,
+                         std::span<const std::string> pieces,
+                         const std::function<bool()>& stopped) {
   std::filesystem::path path = snapshot_path(folder, header.number);
   Temporary temporary{path.string() + ".tmp"};
   UniqueFd file(::open(temporary.path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));

@@ -15,8 +15,8 @@ namespace cohort::ps {
 // Writes a snapshot under another name, syncs it and renames it: it is there whole and durable, or
 // not at all. False when `stopped` said so in between. Throws SystemError; nothing is left behind
 // then.
-bool write_snapshot(const std::filesystem::path& folder, const LogFileHeader& header,
-                    std::span<const std::string> pieces, const std::function<bool()>& stopped);
+bool write_snapshot_file(const std::filesystem::path& folder, const LogFileHeader& header,
+                         std::span<const std::string> pieces, const std::function<bool()>& stopped);
 
 // Reads one. Confined to one thread.
 // Failure: ProtocolError where it is damaged or ends too early; SystemError.

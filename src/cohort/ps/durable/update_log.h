@@ -28,11 +28,11 @@ class UpdateLog {
 
   // The whole state as it is now is durable when `done` is called: at the beginning of a training,
   // and now and then so that the log stays short. Nothing is appended between the call and its
-  // return; what is appended afterwards comes after the image.
-  virtual void save_image(const ServerState& state, std::function<void()> done) = 0;
+  // return; what is appended afterwards comes after the snapshot.
+  virtual void save_snapshot(const ServerState& state, std::function<void()> done) = 0;
 
-  // Whether the log has grown so long that an image would pay.
-  virtual bool wants_image() const = 0;
+  // Whether the log has grown so long that a snapshot would pay.
+  virtual bool wants_snapshot() const = 0;
 };
 
 }  // namespace cohort::ps

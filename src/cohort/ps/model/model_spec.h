@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "cohort/base/crypto/hmac.h"
 #include "cohort/ps/model/policy.h"
 #include "cohort/ps/rules/update_rule.h"
 
@@ -52,20 +51,10 @@ struct ModelSpec {
   std::vector<UpdateRule> groups;
   Policy policy;
   int workers = 1;
-  int shards = 1;         // virtual shards of a step (collective/shards.h); at least `workers`
+  int shards = 1;         // virtual shards of a step (ShardPlan); at least `workers`
   std::string agreement;  // options of the training that must be the same on all workers
 
   bool operator==(const ModelSpec&) const = default;
 };
-
-// JSON, the same text for equal specs. Parsing throws InvalidInput for anything inconsistent
-// (overlapping parts, groups that do not exist, sizes over the limits): servers read it from peers.
-std::string to_text(const ModelSpec& spec);
-ModelSpec parse_model_spec(const std::string& text);
-
-// Empty when equal; otherwise one clause that names the first difference with both values:
-// "conv1.weight has 400 elements on worker/0 and 800 on worker/1".
-std::string difference(const ModelSpec& first, const std::string& first_name,
-                       const ModelSpec& second, const std::string& second_name);
 
 }  // namespace cohort::ps

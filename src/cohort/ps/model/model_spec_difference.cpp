@@ -1,9 +1,9 @@
+#include "cohort/ps/model/model_spec_difference.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-
-#include "cohort/ps/model/model_spec.h"
 
 namespace cohort::ps {
 namespace {

@@ -1,21 +1,12 @@
 #include "cohort/ps/rules/update_rule.h"
 
 #include "cohort/base/error.h"
-#include "cohort/ps/rules/update_rule_table.h"
 
 namespace cohort::ps {
 namespace {
 
 constexpr std::array<std::string_view, 6> kKinds = {"replace", "sgd",   "adagrad",
                                                     "adam",    "adamw", "rmsprop"};
-
-ApplyFunction best_apply() {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-    return apply_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return apply_avx2;
-  return apply_plain;
-}
 
 }  // namespace
 
@@ -71,11 +62,6 @@ std::string_view slot_name(const UpdateRule& rule, int slot) {
 
 double initial_slot_value(const UpdateRule& rule, int) {
   return rule.kind == UpdateRule::Kind::adagrad ? rule.initial_accumulator : 0;
-}
-
-bool apply(const UpdateRule& rule, const Update& update) {
-  static const ApplyFunction best = best_apply();
-  return best(rule, update);
 }
 
 }  // namespace cohort::ps

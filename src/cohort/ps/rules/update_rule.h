@@ -59,10 +59,4 @@ struct Update {
   double lr = 0;
 };
 
-// The results have the bits that torch::optim's optimizer of that name gives on this processor
-// (LibTorch's loops fuse multiply and add where there is an instruction for it). One pass over
-// memory. True when every element of the gradient was finite; the new values are written either
-// way. Pure, thread-safe.
-bool apply(const UpdateRule& rule, const Update& update);
-
 }  // namespace cohort::ps

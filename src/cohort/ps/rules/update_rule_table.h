@@ -2,7 +2,7 @@
 
 #include "cohort/ps/rules/update_rule.h"
 
-// One function an instruction set, with update_rule.h's contract of apply().
+// One function an instruction set, with apply_update.h's contract of apply().
 namespace cohort::ps {
 
 using ApplyFunction = bool (*)(const UpdateRule& rule, const Update& update);

@@ -1,5 +1,3 @@
-#include "cohort/ps/rules/update_rule.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
+#include "cohort/ps/rules/apply_update.h"
 #include "cohort/ps/rules/update_rule_table.h"
 
 namespace cohort::ps {

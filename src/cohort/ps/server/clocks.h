@@ -14,8 +14,8 @@ namespace cohort::ps {
 // clock of its own: times are given.
 //
 // A worker is expected from the start. It is not when it said that it leaves, or has been away for
-// longer than anybody wants to wait; a worker that comes back after that is expected again once it
-// has caught up with the slowest, so that its return holds nobody up.
+// longer than the worker timeout; a worker that comes back after that is expected again once it
+// has caught up with the slowest, so that its return delays no other.
 //
 // Threads: confined to one.
 class Clocks {
@@ -42,18 +42,17 @@ class Clocks {
   void came(int worker);
   void lost(int worker, Time now);
   void left(int worker);
-  // Gives up whoever has been away for `patience` at `now`; says who that was.
+  // Gives up workers that have been away for `patience` at `now`; says which.
   std::vector<int> give_up(Time now, std::chrono::milliseconds patience);
-  // When the next one would have to be given up; Time::max() when nobody is away.
+  // When the next one would have to be given up; Time::max() when no worker is away.
   Time next_give_up(std::chrono::milliseconds patience) const;
 
   bool is_expected(int worker) const { return of(worker).expected; }
-  bool is_here(int worker) const { return of(worker).here; }
   bool has_left(int worker) const { return of(worker).left; }
   bool can_come(int worker) const { return !of(worker).left && !of(worker).given_up; }
-  // Who can still contribute: all but those that left or were given up.
+  // Workers that can still contribute: all but those that left or were given up.
   int available() const;
-  // "worker/1 (lost 61 s ago) and worker/3 (left)": whoever cannot.
+  // "worker/1 (lost 61 s ago) and worker/3 (left)": those that cannot.
   std::string describe_missing(Time now) const;
 
  private:

@@ -36,7 +36,7 @@ TEST(Clocks, RecoveredLedgersGiveTheSlowestTarget) {
   EXPECT_EQ(clocks.finished(0), 5u);
 }
 
-TEST(Clocks, BoundedAllowsNobodyMoreThanSAheadOfTheSlowest) {
+TEST(Clocks, BoundedAllowsNoWorkerMoreThanSAheadOfTheSlowest) {
   for (std::uint64_t staleness : {0u, 1u, 3u}) {
     auto clocks = bounded(static_cast<std::int64_t>(staleness), 2);
     EXPECT_TRUE(clocks.allows(1 + staleness));
@@ -93,7 +93,7 @@ TEST(Clocks, WhoComesBackInTimeIsStillWaitedFor) {
   EXPECT_FALSE(clocks.allows(2));
 }
 
-TEST(Clocks, WhoWasGivenUpHoldsNobodyUntilItHasCaughtUp) {
+TEST(Clocks, AWorkerThatWasGivenUpHoldsNoOtherUntilItHasCaughtUp) {
   auto clocks = bounded(0, 2);
   clocks.came(0);
   clocks.give_up(kStart + 1s, 1s);
@@ -106,7 +106,7 @@ TEST(Clocks, WhoWasGivenUpHoldsNobodyUntilItHasCaughtUp) {
   EXPECT_FALSE(clocks.allows(7));
 }
 
-TEST(Clocks, WithoutTargetsNobodyHoldsAnybody) {
+TEST(Clocks, WithoutTargetsNoWorkerHoldsAnother) {
   Clocks clocks({.mode = Policy::Mode::bounded}, 2, {}, kStart);
   EXPECT_EQ(clocks.finished(0), Clocks::kForever);
   EXPECT_TRUE(clocks.allows(1000));

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "cohort/collective/reduce_tree.h"
+#include "cohort/collective/reduction/reduce_tree.h"
 #include "cohort/ps/rules/update_rule.h"
 #include "cohort/ps/server/aggregation.h"
 

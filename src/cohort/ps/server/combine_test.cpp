@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 
 namespace cohort::ps {
 namespace {

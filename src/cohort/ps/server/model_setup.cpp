@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/ps/model/model_spec_text.h"
 #include "cohort/ps/model/placement.h"
 
 namespace cohort::ps {
@@ -42,7 +43,7 @@ void ModelSetup::add_table_piece(const TablePiece& header, std::string_view piec
   if (header.table < 0 || header.table >= state_->tables())
     throw ProtocolError(
         fmt::format("there is no table {}; the model has {}", header.table, state_->tables()));
-  state_->table(header.table).read_image_piece(piece, [this](std::uint64_t key) {
+  state_->table(header.table).apply_snapshot_piece(piece, [this](std::uint64_t key) {
     return server_of_key(key, servers_) == server_;
   });
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/ps/wire/wire_type.h"
 
 namespace cohort::ps {

@@ -16,7 +16,6 @@ class ReceiveBuffers {
 
   // Aligned to 64 bytes; not cleared.
   std::shared_ptr<std::byte> get(std::size_t bytes);
-  std::size_t idle_bytes() const { return idle_->bytes; }
 
  private:
   struct Free {

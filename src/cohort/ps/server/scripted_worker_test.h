@@ -20,7 +20,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/ps/model/model_spec.h"
-#include "cohort/ps/server.h"
+#include "cohort/ps/server/server.h"
 #include "cohort/ps/wire/connection.h"
 #include "cohort/ps/wire/messages.h"
 

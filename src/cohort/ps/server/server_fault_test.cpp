@@ -5,6 +5,7 @@
 
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/net/frame_codec.h"
+#include "cohort/ps/model/model_spec_text.h"
 #include "cohort/ps/server/small_training_test.h"
 
 namespace cohort::ps {
@@ -15,7 +16,7 @@ using Floats = std::vector<float>;
 
 std::string refusal(ScriptedWorker& worker) { return worker.expect<Refused>().reason; }
 
-// One worker of an async training, which everybody else leaves alone.
+// One worker of an async training, which all others leave alone.
 class ServerFaults : public testing::Test {
  protected:
   ServerFaults() : workers_(start_training(server_, spec_)) {}
@@ -103,7 +104,7 @@ TEST_F(ServerFaults, StrangersAreDropped) {
   expect_service();
 }
 
-TEST_F(ServerFaults, HalfAMessageAndThenSilenceDisturbsNobody) {
+TEST_F(ServerFaults, HalfAMessageAndThenSilenceDisturbsNoOther) {
   UniqueFd half = connect_to(server_.tcp(), Deadline::after(std::chrono::seconds(5)));
   const auto keys = client_handshake(half.get(), {kProtocol, {}, "worker/1"},
                                      Deadline::after(std::chrono::seconds(5)), "ps/0")
@@ -206,7 +207,7 @@ TEST(ServerFault, DroppedGradientsAreLeftOutAndTrainingGoesOn) {
   for (const auto& worker : workers) {
     const Answer answer = expect_values(*worker);
     EXPECT_EQ(answer.header.reason, Reason::dropped_not_finite);
-    EXPECT_EQ(answer.header.version, 1u) << "nobody waits for ever";
+    EXPECT_EQ(answer.header.version, 1u) << "no worker waits for ever";
     EXPECT_EQ(answer.values, Floats(4, 0));
   }
 }
@@ -307,13 +308,13 @@ TEST(ServerFault, BoundedTrainingGoesOnWithoutAWorkerThatIsGone) {
   EXPECT_EQ(expect_values(*workers[0]).header.version, 1u);
 }
 
-TEST(ServerFault, NobodyHoldsTheOthersUpForEver) {
+TEST(ServerFault, NoWorkerHoldsTheOthersUpForEver) {
   ServerOptions options = loopback_server();
   options.worker_timeout = std::chrono::milliseconds(200);
   ServerThread server(std::move(options));
   const auto workers = start_training(server, small_model(2, {.mode = Policy::Mode::async}));
-  workers[1]->say(Hold{1});
-  workers[1]->expect<Held>();
+  workers[1]->say(FreezeRequest{1});
+  workers[1]->expect<Frozen>();
   push_step(*workers[0], 1, 1);
   EXPECT_TRUE(workers[0]->is_quiet());
   EXPECT_EQ(expect_values(*workers[0]).header.version, 1u);

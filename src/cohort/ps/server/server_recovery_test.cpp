@@ -1,11 +1,12 @@
 // What outlives a server's process at each durability, and consistent copies.
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <chrono>
-#include <thread>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/scratch_folder_test.h"
+#include "cohort/ps/model/model_spec_text.h"
 #include "cohort/ps/model/placement.h"
 #include "cohort/ps/server/small_training_test.h"
 #include "cohort/ps/table/sparse_table.h"
@@ -32,7 +33,7 @@ void train_two_steps(ServerThread& server, const ModelSpec& spec) {
     for (const auto& worker : workers)
       for (int i = 0; i < 2; ++i) EXPECT_EQ(expect_values(*worker).header.version, sequence);
   }
-  // Half of a third step: one slice of one worker, which nobody acknowledged.
+  // Half of a third step: one slice of one worker, which was not acknowledged.
   begin(*workers[1], 3);
   push(*workers[1], 0, 3, 1);
   workers[1]->say(AskStats{1});
@@ -107,7 +108,7 @@ TEST(ServerRecovery, DiskGoesOnFromItsLog) {
   expect_two_steps(server, 2);
 }
 
-// Ports that nobody listens on: servers of a job have to know each other's beforehand.
+// Ports without a listener: servers of a job have to know each other's beforehand.
 std::vector<cluster::Address> free_addresses(int count) {
   std::vector<UniqueFd> taken;
   std::vector<cluster::Address> addresses;
@@ -160,14 +161,16 @@ TEST(ServerRecovery, ReplicaGoesOnFromTheCopyOnAnotherServer) {
   EXPECT_EQ(expect_values(chief).values, Floats(8, -3));
 }
 
-// The server that would hold its copy never comes.
+// The server that would hold its copy never answers.
 TEST(ServerRecovery, AServerThatWaitsForItsReplicaEndsWhenItIsAsked) {
   for (const bool fails : {false, true}) {
     ServerOptions options = loopback_server();
     options.durability = Durability::replica;
-    options.servers = free_addresses(2);
+    const UniqueFd holder = listen_on(Endpoint::tcp("127.0.0.1", 0));
+    options.servers = {free_addresses(1)[0], {"127.0.0.1", local_endpoint(holder.get()).port()}};
     ServerThread server(std::move(options));
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    pollfd asked{holder.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&asked, 1, 10'000), 1) << "it does not look for its copy";
     if (fails) server.server().fail(std::make_exception_ptr(Error("the store is lost")));
     const auto began = std::chrono::steady_clock::now();
     EXPECT_EQ(server.stop(), fails ? "the store is lost" : "");
@@ -191,7 +194,7 @@ Copy hear_copy(ScriptedWorker& worker, std::uint64_t request) {
   Copy copy;
   while (true) {
     auto received = worker.hear();
-    if (const auto* done = std::get_if<CutDone>(&received.message)) {
+    if (const auto* done = std::get_if<SnapshotDone>(&received.message)) {
       EXPECT_EQ(done->request, request);
       return copy;
     }
@@ -206,11 +209,11 @@ TEST(ServerSnapshot, ACopyHasWholeStepsOnly) {
   begin(*workers[1], 1);
   push(*workers[1], 0, 1, 1);  // half of its step
   expect_values(*workers[1]);
-  workers[0]->say(Hold{5});
-  EXPECT_EQ(workers[0]->expect<Held>(), (Held{5, {0, 1}}));
+  workers[0]->say(FreezeRequest{5});
+  EXPECT_EQ(workers[0]->expect<Frozen>(), (Frozen{5, {0, 1}}));
   push_step(*workers[0], 1, 10);
-  EXPECT_TRUE(workers[0]->is_quiet()) << "a push that the Held does not name waits";
-  workers[0]->say(Cut{5, {0, 1}});
+  EXPECT_TRUE(workers[0]->is_quiet()) << "a push that the Frozen does not name waits";
+  workers[0]->say(SnapshotRequest{5, {0, 1}});
   EXPECT_TRUE(workers[0]->is_quiet()) << "worker/1's step is not whole";
   push(*workers[1], 1, 1, 1);
   expect_values(*workers[1]);
@@ -221,7 +224,7 @@ TEST(ServerSnapshot, ACopyHasWholeStepsOnly) {
   while (!done || values < 2) {
     auto received = workers[0]->hear();
     if (std::holds_alternative<Values>(received.message)) ++values;
-    if (std::holds_alternative<CutDone>(received.message)) done = true;
+    if (std::holds_alternative<SnapshotDone>(received.message)) done = true;
     if (const auto* header = std::get_if<SliceState>(&received.message))
       copy.slices[header->slice] = {*header, floats_of(received.bulk)};
   }
@@ -237,9 +240,9 @@ TEST(ServerSnapshot, InSyncTheHolderIsNotWaitedFor) {
   push_step(*workers[1], 1, 1);  // cannot be in before worker/0 has pushed, which copies first
   workers[1]->say(AskStats{1});
   workers[1]->expect<Stats>();
-  workers[0]->say(Hold{5});
-  EXPECT_EQ(workers[0]->expect<Held>(), (Held{5, {0, 0}}));
-  workers[0]->say(Cut{5, {0, 0}});
+  workers[0]->say(FreezeRequest{5});
+  EXPECT_EQ(workers[0]->expect<Frozen>(), (Frozen{5, {0, 0}}));
+  workers[0]->say(SnapshotRequest{5, {0, 0}});
   EXPECT_EQ(hear_copy(*workers[0], 5).slices[0].second, Floats(8, 0));
   push_step(*workers[0], 1, 1);
   EXPECT_EQ(expect_values(*workers[0]).values[0], -2);
@@ -248,15 +251,15 @@ TEST(ServerSnapshot, InSyncTheHolderIsNotWaitedFor) {
 TEST(ServerSnapshot, AHolderThatIsGoneHoldsNothing) {
   ServerThread server(loopback_server());
   auto workers = start_training(server, small_model(2, {.mode = Policy::Mode::async}));
-  workers[1]->say(Hold{1});
-  workers[1]->expect<Held>();
-  workers[0]->say(Hold{2});
+  workers[1]->say(FreezeRequest{1});
+  workers[1]->expect<Frozen>();
+  workers[0]->say(FreezeRequest{2});
   push_step(*workers[0], 1, 1);
   EXPECT_TRUE(workers[0]->is_quiet());
   workers[1].reset();
   auto next = workers[0]->hear();
-  while (!std::holds_alternative<Held>(next.message)) next = workers[0]->hear();
-  EXPECT_EQ(std::get<Held>(next.message).sequences[0], 1u) << "the next one's turn";
+  while (!std::holds_alternative<Frozen>(next.message)) next = workers[0]->hear();
+  EXPECT_EQ(std::get<Frozen>(next.message).sequences[0], 1u) << "the next one's turn";
 }
 
 TEST(ServerTables, RowsArePushedAndPulledByKey) {

@@ -1,10 +1,11 @@
-#include "cohort/ps/server.h"
+#include "cohort/ps/server/server.h"
 
 #include <gtest/gtest.h>
 
 #include "cohort/base/message_of_test.h"
 #include "cohort/ps/server/small_training_test.h"
 #include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/segment_reader.h"
 
 namespace cohort::ps {
 namespace {
@@ -118,7 +119,7 @@ TEST(Server, BoundedStalenessHoldsAnswersBack) {
   push_step(*workers[0], 3, 1);
   EXPECT_TRUE(workers[0]->is_quiet());
   workers[1]->say(Leave{});
-  EXPECT_EQ(expect_values(*workers[0]).header.sequence, 3u) << "nobody waits for who left";
+  EXPECT_EQ(expect_values(*workers[0]).header.sequence, 3u) << "no worker waits for one that left";
 }
 
 TEST(Server, APullWaitsForItsClock) {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 
 namespace cohort::ps {
 

@@ -13,7 +13,7 @@ namespace cohort::ps {
 // The rows of numbers (loss, samples, ...) that workers give at the end of each step, summed, and
 // their wishes to end the training: a round of it, all of whose later answers say so.
 //
-// whole: a step's answer has the sum over all shards in their order, the same bits for everybody,
+// whole: a step's answer has the sum over all shards in their order, the same bits for all workers,
 // and goes out when every worker's rows of that step are there. Otherwise each answer goes out at
 // once with the sum of everything so far. A row is counted once however often it is sent. After a
 // server's restart the rows of earlier steps are unknown: a step that some workers ended before and

@@ -48,7 +48,7 @@ TEST(StepTally, NotWholeAnswersAtOnceWithEverythingSoFar) {
   EXPECT_EQ(answers[0].second, (StepDone{1, false, {5}, ""}));
 }
 
-TEST(StepTally, AWishToStopReachesEverybodyInTheSameStep) {
+TEST(StepTally, AWishToStopReachesAllWorkersInTheSameStep) {
   StepTally tally(true, 2, 2);
   tally.end(0, end(1, {{1}}));
   for (const auto& [worker, done] : tally.end(1, end(1, {{1}}, "the loss is small enough")))

@@ -2,19 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 #include "cohort/ps/wire/wire_type.h"
 
 namespace cohort::ps {
-
-namespace {
-
-constexpr std::size_t kMaxRequests = 256;  // of one worker that wait
-
-}  // namespace
 
 Training::Training(std::unique_ptr<ServerState> state, UpdateLog* log, int server,
                    std::chrono::milliseconds worker_timeout, TrainingPeers& peers,
@@ -27,7 +20,8 @@ Training::Training(std::unique_ptr<ServerState> state, UpdateLog* log, int serve
       engine_(*state_, log, stats, *this),
       tally_(server == 0 && rules_.together && rules_.required == rules_.workers, rules_.workers,
              state_->spec().shards),
-      snapshot_(rules_.together, rules_.workers),
+      snapshots_(*state_, engine_, rules_.together, rules_.workers, peers_),
+      pulls_(*state_, engine_.clocks(), rules_.together, peers_),
       workers_(static_cast<std::size_t>(rules_.workers)),
       slowest_(engine_.clocks().slowest()) {
   const auto numbers = state_->slice_numbers();
@@ -71,11 +65,9 @@ void Training::forget_connection(int worker) {
 
 void Training::lost(int worker, Time now) {
   forget_connection(worker);
-  std::erase_if(waiting_, [&](const Waiting& waiting) { return waiting.worker == worker; });
+  pulls_.forget(worker);
   if (!engine_.clocks().has_left(worker)) engine_.clocks().lost(worker, now);
-  snapshot_.release(worker);
-  engine_.set_limits(snapshot_.limits());
-  advance_snapshot();
+  snapshots_.release(worker);
 }
 
 void Training::begin_step(int worker, StepBegin begin) {
@@ -157,8 +149,8 @@ void Training::rejected(int worker, const std::string& reason, const std::string
 
 void Training::updated(int) {
   answer_held();
-  answer_waiting();
-  advance_snapshot();
+  pulls_.answer();
+  snapshots_.advance();
 }
 
 void Training::answer_held() {
@@ -192,73 +184,34 @@ void Training::end_step(int worker, StepEnd end) {
   answer_ends(tally_.end(worker, std::move(end)));
 }
 
-void Training::pull(int worker, const Pull& pull) { wait_or_answer({worker, pull, {}}); }
+void Training::pull(int worker, const Pull& pull) { pulls_.pull(worker, pull); }
 
 void Training::pull_rows(int worker, const RowsPull& pull, std::span<const std::byte> keys) {
   check_table(pull.table);
-  Waiting waiting{worker, pull, {}};
-  waiting.keys.resize(keys.size() / sizeof(std::uint64_t));
-  std::memcpy(waiting.keys.data(), keys.data(), keys.size());
-  wait_or_answer(std::move(waiting));
-}
-
-void Training::wait_or_answer(Waiting waiting) {
-  const int worker = waiting.worker;
-  const auto of_worker = std::count_if(waiting_.begin(), waiting_.end(), [&](const Waiting& other) {
-    return other.worker == worker;
-  });
-  const Outbox* outbox = peers_.outbox(worker);
-  const std::size_t requests =
-      static_cast<std::size_t>(of_worker) + (outbox == nullptr ? 0 : outbox->pulls());
-  if (requests >= kMaxRequests)
-    throw ProtocolError(fmt::format("worker/{} has {} requests under way", worker, requests));
-  if (!try_answer(waiting)) waiting_.push_back(std::move(waiting));
-}
-
-bool Training::try_answer(const Waiting& waiting) {
-  Outbox* outbox = peers_.outbox(waiting.worker);
-  if (outbox == nullptr) return true;
-  const Clocks& clocks = engine_.clocks();
-  if (const auto* pull = std::get_if<Pull>(&waiting.request)) {
-    if (clocks.slowest() < pull->clock) return false;
-    outbox->add_pull(*pull);
-    return true;
-  }
-  const auto& pull = std::get<RowsPull>(waiting.request);
-  SparseTable& table = state_->table(pull.table);
-  if (rules_.together ? table.version() + 1 < pull.sequence : !clocks.allows(pull.sequence))
-    return false;
-  const auto dimension = static_cast<std::size_t>(table.spec().dimension);
-  std::string values(waiting.keys.size() * dimension * sizeof(float), '\0');
-  table.read(waiting.keys, reinterpret_cast<float*>(values.data()));
-  outbox->add(Rows{pull.request, table.version()}, std::move(values));
-  return true;
-}
-
-void Training::answer_waiting() {
-  std::erase_if(waiting_, [&](const Waiting& waiting) { return try_answer(waiting); });
+  pulls_.pull_rows(worker, pull, keys);
 }
 
 void Training::leave(int worker, Time now) {
   engine_.clocks().left(worker);
   answer_ends(tally_.begin(worker, Clocks::kForever));
   answer_held();
-  answer_waiting();
-  advance_snapshot();
+  pulls_.answer();
+  snapshots_.advance();
   check_enough(now);
 }
 
 Training::Time Training::next_patience() const {
   const Time worker = engine_.clocks().next_give_up(worker_timeout_);
-  return snapshot_.limits().empty() ? worker : std::min(worker, held_since_ + worker_timeout_);
+  if (!snapshots_.is_frozen()) return worker;
+  return std::min(worker, snapshots_.frozen_since() + worker_timeout_);
 }
 
 void Training::run_out_of_patience(Time now) {
-  if (!snapshot_.limits().empty() && now >= held_since_ + worker_timeout_)
+  if (snapshots_.is_frozen() && now >= snapshots_.frozen_since() + worker_timeout_)
     peers_.refuse(
-        snapshot_.holder(),
+        snapshots_.requester(),
         fmt::format("worker/{} has held up the training for {:.1f} s to copy the state",
-                    snapshot_.holder(), std::chrono::duration<double>(worker_timeout_).count()),
+                    snapshots_.requester(), std::chrono::duration<double>(worker_timeout_).count()),
         "Look for the servers or workers that the copy waits for.");
   for (int worker : engine_.clocks().give_up(now, worker_timeout_))
     log::warning("worker/{} has been away for {:.1f} s: {}", worker,
@@ -267,12 +220,12 @@ void Training::run_out_of_patience(Time now) {
                      ? "too few workers are left"
                      : "training goes on without it");
   answer_held();
-  answer_waiting();
-  advance_snapshot();
+  pulls_.answer();
+  snapshots_.advance();
   check_enough(now);
 }
 
-// With too few workers left nobody would ever be answered: those who wait are told.
+// With too few workers left no push would ever be answered: workers that wait are told.
 void Training::check_enough(Time now) {
   const Clocks& clocks = engine_.clocks();
   if (!rules_.together || clocks.available() >= rules_.required) return;
@@ -291,54 +244,6 @@ void Training::check_enough(Time now) {
         "Start the missing workers again, or train with --replicas_to_aggregate below the number "
         "of workers.");
   }
-}
-
-void Training::hold(int worker, const Hold& hold) {
-  snapshot_.hold(worker, hold.request);
-  engine_.set_limits(snapshot_.limits());
-  advance_snapshot();
-}
-
-void Training::cut(int worker, const Cut& cut) {
-  if (!snapshot_.cut(worker, cut))
-    throw ProtocolError(fmt::format("worker/{} cuts what it does not hold", worker));
-  engine_.set_limits(snapshot_.limits());
-  advance_snapshot();
-}
-
-void Training::advance_snapshot() {
-  if (snapshot_.can_begin()) {
-    auto [worker, held] = snapshot_.begin_next(engine_.begun());
-    held_since_ = std::chrono::steady_clock::now();
-    engine_.set_limits(snapshot_.limits());
-    if (Outbox* outbox = peers_.outbox(worker)) outbox->add(std::move(held));
-  }
-  if (!snapshot_.is_cutting() || !engine_.is_level()) return;
-  copy_state();
-  snapshot_.copied();
-  engine_.set_limits({});
-}
-
-void Training::copy_state() {
-  const int worker = snapshot_.holder();
-  Outbox* outbox = peers_.outbox(worker);
-  COHORT_CHECK(outbox != nullptr, "worker/{} is gone, but holds", worker);
-  for (std::size_t slice = 0; slice < state_->slices().size(); ++slice) {
-    const int number = static_cast<int>(slice);
-    SliceState header{snapshot_.request(), state_->slice_numbers()[slice],
-                      state_->segment().version(number), 0};
-    std::string bytes;
-    state_->get_slice(number, header.updates, bytes);
-    outbox->add_copy(header, std::move(bytes));
-  }
-  for (int table = 0; table < state_->tables(); ++table)
-    state_->table(table).write_image(
-        [&](std::string_view piece) { outbox->add_copy(TablePiece{table}, std::string(piece)); });
-  const std::uint64_t request = snapshot_.request();
-  outbox->end_copy(CutDone{request}, [this, request] {
-    snapshot_.sent(request);
-    advance_snapshot();
-  });
 }
 
 }  // namespace cohort::ps

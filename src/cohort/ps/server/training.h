@@ -9,23 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "cohort/ps/server/outbox.h"
-#include "cohort/ps/server/snapshot_cut.h"
+#include "cohort/ps/server/pending_pulls.h"
+#include "cohort/ps/server/snapshot_service.h"
 #include "cohort/ps/server/step_tally.h"
+#include "cohort/ps/server/training_peers.h"
 #include "cohort/ps/server/update_engine.h"
 #include "cohort/ps/state/server_state.h"
 #include "cohort/ps/wire/messages.h"
 
 namespace cohort::ps {
-
-// How a training reaches its workers.
-class TrainingPeers {
- public:
-  virtual ~TrainingPeers() = default;
-  virtual Outbox* outbox(int worker) = 0;  // null: it is not connected
-  // Tells the worker and ends its connection.
-  virtual void refuse(int worker, const std::string& reason, const std::string& advice) = 0;
-};
 
 // Bytes with what keeps them.
 struct Payload {
@@ -62,12 +54,11 @@ class Training : private UpdateEngine::Events {
   void end_step(int worker, StepEnd end);
   void pull(int worker, const Pull& pull);
   void pull_rows(int worker, const RowsPull& pull, std::span<const std::byte> keys);
-  void hold(int worker, const Hold& hold);
-  void cut(int worker, const Cut& cut);
+  SnapshotService& snapshots() { return snapshots_; }
   void leave(int worker, Time now);
 
-  // Gives up who has been away for too long, and says what that means; ends a hold that has lasted
-  // as long. Call it at next_patience().
+  // Gives up workers that have been away for too long, and says what that means; ends a freeze that
+  // has lasted as long. Call it at next_patience().
   void run_out_of_patience(Time now);
   Time next_patience() const;
 
@@ -79,11 +70,6 @@ class Training : private UpdateEngine::Events {
     std::vector<std::uint64_t> asked;
     std::uint64_t asked_end = 0;
     std::vector<std::pair<int, Settled>> held;  // answers that bounded staleness keeps back
-  };
-  struct Waiting {
-    int worker = 0;
-    Message request;  // Pull or RowsPull
-    std::vector<std::uint64_t> keys;
   };
 
   void settled(int target, const Settled& push) override;
@@ -98,14 +84,9 @@ class Training : private UpdateEngine::Events {
   void offer(int target, Contribution contribution, Time now);
   void answer(int target, const Settled& push);
   void answer_held();
-  void wait_or_answer(Waiting waiting);
-  bool try_answer(const Waiting& waiting);
-  void answer_waiting();
   void answer_ends(StepTally::Answers answers);
   void forget_connection(int worker);
   void check_enough(Time now);
-  void advance_snapshot();
-  void copy_state();
 
   std::unique_ptr<ServerState> state_;
   int server_;
@@ -115,10 +96,9 @@ class Training : private UpdateEngine::Events {
   std::unordered_map<int, int> locals_;  // slice number -> local number
   UpdateEngine engine_;
   StepTally tally_;
-  SnapshotCut snapshot_;
-  Time held_since_;  // where the snapshot holds somebody up
+  SnapshotService snapshots_;
+  PendingPulls pulls_;
   std::vector<Worker> workers_;
-  std::vector<Waiting> waiting_;
   std::uint64_t slowest_ = 0;  // when held answers were last looked at
 };
 

@@ -119,7 +119,7 @@ bool UpdateEngine::offer(int target, Contribution contribution) {
 }
 
 void UpdateEngine::make_updates(int target) {
-  while (!wants_image_) {
+  while (!wants_snapshot_) {
     const auto used = of(target).queue.take(limits_);
     if (used.empty()) return;
     const auto began = SteadyClock::now();
@@ -271,15 +271,15 @@ void UpdateEngine::publish(int target) {
     events_.settled(target, push);
   }
   events_.updated(target);
-  if (log_ != nullptr && log_->wants_image()) wants_image_ = true;
-  save_image_if_wanted();
+  if (log_ != nullptr && log_->wants_snapshot()) wants_snapshot_ = true;
+  save_snapshot_if_wanted();
 }
 
-// An image has to have every update that the log has before it: those in flight are waited for.
-void UpdateEngine::save_image_if_wanted() {
-  if (!wants_image_ || in_flight_ > 0) return;
-  wants_image_ = false;
-  log_->save_image(state_, [] {});
+// A snapshot has to have every update that the log has before it: those in flight are waited for.
+void UpdateEngine::save_snapshot_if_wanted() {
+  if (!wants_snapshot_ || in_flight_ > 0) return;
+  wants_snapshot_ = false;
+  log_->save_snapshot(state_, [] {});
   for (int target = 0; target < targets(); ++target) make_updates(target);
 }
 

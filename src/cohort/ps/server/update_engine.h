@@ -54,7 +54,7 @@ class UpdateEngine {
 
   // By worker: pushes with a later sequence wait until this is changed. Empty: none do.
   void set_limits(std::span<const std::uint64_t> limits);
-  // By worker: pushes up to this sequence are in, or will be whatever anybody does.
+  // By worker: pushes up to this sequence are in, or will be whatever workers do.
   std::vector<std::uint64_t> begun() const;
   // Every push up to the limits is in (of workers that can still be waited for) and no update is
   // being made.
@@ -77,7 +77,7 @@ class UpdateEngine {
                               std::string& first) const;
   std::vector<double> learning_rates(std::span<const Contribution> used) const;
   void publish(int target);
-  void save_image_if_wanted();
+  void save_snapshot_if_wanted();
 
   ServerState& state_;
   UpdateLog* log_;
@@ -92,9 +92,9 @@ class UpdateEngine {
   std::vector<std::uint64_t> limits_;
   std::vector<std::uint64_t> seen_;  // by worker: the last sequence that came
   std::vector<double> chief_rates_;
-  std::string rows_;          // the payload of a table's update
-  int in_flight_ = 0;         // updates that wait for the log
-  bool wants_image_ = false;  // none is begun until the log has an image
+  std::string rows_;             // the payload of a table's update
+  int in_flight_ = 0;            // updates that wait for the log
+  bool wants_snapshot_ = false;  // none is begun until the log has a snapshot
 };
 
 }  // namespace cohort::ps

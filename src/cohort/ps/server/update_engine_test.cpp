@@ -21,13 +21,13 @@ class SlowLog : public UpdateLog {
     EXPECT_FALSE(record.ledger.empty());
     waiting.push_back(std::move(durable));
   }
-  void save_image(const ServerState&, std::function<void()> done) override {
-    EXPECT_TRUE(waiting.empty()) << "an image must have what the log has before it";
-    ++images;
+  void save_snapshot(const ServerState&, std::function<void()> done) override {
+    EXPECT_TRUE(waiting.empty()) << "a snapshot must have what the log has before it";
+    ++snapshots;
     records = 0;
     done();
   }
-  bool wants_image() const override { return records > 20; }
+  bool wants_snapshot() const override { return records > 20; }
 
   void make_one_durable() {
     if (waiting.empty()) return;
@@ -39,7 +39,7 @@ class SlowLog : public UpdateLog {
 
   std::deque<std::function<void()>> waiting;
   int records = 0;
-  int images = 0;
+  int snapshots = 0;
 };
 
 ModelSpec two_slices(int workers, Policy policy) {

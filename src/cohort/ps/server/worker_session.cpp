@@ -51,7 +51,7 @@ void WorkerSession::opened(const std::string& identity) { identity_ = identity; 
 
 bool WorkerSession::is_replica(std::string_view control) {
   if (replica_ == nullptr && !hello_ && is_replica_message(control))
-    replica_ = host_.adopt_replica(*this, identity_);
+    replica_ = host_.serve_replica(*this, identity_);
   return replica_ != nullptr;
 }
 

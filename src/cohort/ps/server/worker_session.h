@@ -19,7 +19,7 @@ namespace cohort::ps {
 
 class WorkerSession;
 
-// Who answers a session's messages.
+// What answers a session's messages.
 class SessionHost {
  public:
   virtual ~SessionHost() = default;
@@ -28,11 +28,11 @@ class SessionHost {
   virtual void handle(WorkerSession& session, Message message, Payload bulk, UniqueFd file) = 0;
   virtual void has_output(WorkerSession& session) = 0;
   // The peer is a server that keeps its copy here: who serves it from now on.
-  virtual std::unique_ptr<ConnectionOwner> adopt_replica(WorkerSession& session,
+  virtual std::unique_ptr<ConnectionOwner> serve_replica(WorkerSession& session,
                                                          const std::string& identity) = 0;
 };
 
-// One connection of a worker, or of somebody who says so: reads its messages into pooled memory,
+// One connection of a worker, or of a peer that says so: reads its messages into pooled memory,
 // and sends what its outbox has. An error of the host's is the peer's fault: it is told, and the
 // connection ends when it has been, or a moment later.
 //

@@ -145,7 +145,7 @@ std::uint64_t Segment::version(int slice) const {
   return state_->word(slice).load(std::memory_order_relaxed) >> 1;
 }
 
-SliceSide Segment::current(int slice) { return state_->side(slice, version(slice)); }
+SliceSide Segment::current(int slice) const { return state_->side(slice, version(slice)); }
 
 void Segment::set_version(int slice, std::uint64_t version) {
   COHORT_CHECK(!is_initialised(), "slice {} counts already", slice);
@@ -159,7 +159,7 @@ SliceSide Segment::add_previous(int slice) {
   return state_->side(slice, version(slice) - 1);
 }
 
-std::optional<SliceSide> Segment::previous(int slice) {
+std::optional<SliceSide> Segment::previous(int slice) const {
   const std::uint64_t word = state_->word(slice).load(std::memory_order_relaxed);
   if ((word & 1) != 0 || word == 0) return std::nullopt;
   return state_->side(slice, (word >> 1) - 1);
@@ -185,13 +185,13 @@ void Segment::abandon_update(int slice) {
                "slice {} has no update to abandon", slice);
 }
 
-std::span<std::byte> Segment::table_room() {
+std::span<std::byte> Segment::table_arena() {
   return {state_->base + state_->layout.tables, state_->layout.table_bytes};
 }
 
-void Segment::use_table_room(std::uint64_t offset, std::uint64_t bytes) {
+void Segment::use_table_arena(std::uint64_t offset, std::uint64_t bytes) {
   COHORT_CHECK(offset <= state_->layout.table_bytes && bytes <= state_->layout.table_bytes - offset,
-               "room {} + {} of {}", offset, bytes, state_->layout.table_bytes);
+               "arena {} + {} of {}", offset, bytes, state_->layout.table_bytes);
   take_memory(file(), state_->layout.tables + offset, bytes);
 }
 

@@ -1,26 +1,17 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "cohort/base/unique_fd.h"
-#include "cohort/ps/rules/update_rule.h"
+#include "cohort/ps/state/slice_shape.h"
 
 namespace cohort::ps {
-
-// What a slice needs in a segment.
-struct SliceShape {
-  ElementType type = ElementType::f32;
-  std::uint64_t elements = 0;
-  int slots = 0;
-};
 
 // One complete version of one slice: plain memory, valid as long as the Segment.
 struct SliceSide {
@@ -34,7 +25,7 @@ struct SliceSide {
 // version that counts and the other is where the next one is written. A version becomes the
 // one that counts by one atomic store (publish()), so a process that dies at any instant leaves
 // every slice whole, with a ledger that says exactly what is in it. Behind the dense state lies
-// room for tables, which keep their own order there (sparse_table.h).
+// arena for tables, which keep their own order there (sparse_table.h).
 //
 // Readers of another process map the same file read-only and copy values out without asking
 // (SegmentReader): a side is overwritten only by the version after the next, which they notice.
@@ -74,54 +65,25 @@ class Segment {
   SliceSide add_previous(int slice);
 
   std::uint64_t version(int slice) const;  // of the side that counts
-  SliceSide current(int slice);
+  SliceSide current(int slice) const;
   // The version before the one that counts, until the next is begun. Nothing where there is none:
   // the first version that a segment has is alone.
-  std::optional<SliceSide> previous(int slice);
+  std::optional<SliceSide> previous(int slice) const;
   // The other side, to be written. Marks it as torn for readers.
   SliceSide begin_update(int slice);
   void publish(int slice);         // what begin_update() gave is the version that counts
   void abandon_update(int slice);  // it never happened
 
-  std::span<std::byte> table_room();  // reserved address space; call use_table_room before touching
-  // Takes memory for [offset, offset + bytes) of the room; SystemError when there is none.
-  void use_table_room(std::uint64_t offset, std::uint64_t bytes);
+  std::span<std::byte>
+  table_arena();  // reserved address space; call use_table_arena before touching
+  // Takes memory for [offset, offset + bytes) of the arena; SystemError when there is none.
+  void use_table_arena(std::uint64_t offset, std::uint64_t bytes);
 
   // Memory that it takes: dense state, and what tables use.
   std::uint64_t bytes() const;
 
  private:
   Segment();
-  struct State;
-  std::unique_ptr<State> state_;
-};
-
-// Elements [first, first + count) of a slice, to `to`.
-struct ReadRun {
-  std::uint64_t first = 0;
-  std::uint64_t count = 0;
-  std::byte* to = nullptr;
-};
-
-// Another process's view of a segment. Thread-safe.
-class SegmentReader {
- public:
-  explicit SegmentReader(UniqueFd file);  // read-only is enough
-  ~SegmentReader();
-
-  std::uint64_t version(int slice) const;
-  // Of the version that counts: the sequence up to which that worker's pushes are in it.
-  std::uint64_t ledger(int slice, int worker) const;
-
-  // Copies the runs, all of one and the same version of the slice, and returns that version. Never
-  // waits for the writer; tries again when overtaken.
-  std::uint64_t read(int slice, std::span<const ReadRun> runs) const;
-
-  // The same of the version before the one that counts, where that is `version`. False, with
-  // nothing to rely on in the runs: it is not, or its memory is in use for the next.
-  bool read_before(int slice, std::uint64_t version, std::span<const ReadRun> runs) const;
-
- private:
   struct State;
   std::unique_ptr<State> state_;
 };

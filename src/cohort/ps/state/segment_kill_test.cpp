@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "cohort/base/deadline.h"
+#include "cohort/ps/kill_rounds_test.h"
 #include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/segment_reader.h"
 
 // kill -9 at any instant leaves every slice whole. The child's slices are functions of their
 // versions, so that anything else is seen.
@@ -19,7 +21,7 @@ namespace {
 
 constexpr int kSlices = 3;
 constexpr std::uint64_t kElements = 3000;
-constexpr int kRounds = 200;
+constexpr int kSegmentKills = 20;
 
 float value_of(int slice, std::uint64_t version) {
   return static_cast<float>(version * 8 + static_cast<std::uint64_t>(slice));
@@ -92,8 +94,9 @@ TEST(SegmentKillTest, SigkillAtAnyInstantLeavesWholeSlicesWithTheirLedgers) {
   }
   const SegmentReader reader(UniqueFd(::dup(file.get())));
   std::mt19937 random(5);
+  const int rounds = kill_rounds(kSegmentKills);
   std::vector<float> values(kElements);
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     Child child(file.get());
     // Reads meanwhile, until the child is at work and then for a time that ends anywhere in an
     // update.

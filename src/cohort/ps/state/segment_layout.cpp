@@ -43,8 +43,8 @@ void read_exactly(int file, void* to, std::size_t bytes, std::uint64_t offset) {
 }  // namespace
 
 SegmentLayout::SegmentLayout(std::span<const SliceShape> slice_shapes, int worker_count,
-                             std::uint64_t spec_bytes, std::uint64_t table_room)
-    : workers(worker_count), table_bytes(table_room) {
+                             std::uint64_t spec_bytes, std::uint64_t table_arena)
+    : workers(worker_count), table_bytes(table_arena) {
   const auto within = [](std::uint64_t bytes) {
     if (bytes > kMaxFileBytes)
       throw InvalidInput(fmt::format("a parameter server's share of the model would take {} bytes; "

@@ -7,14 +7,14 @@
 #include <string_view>
 #include <vector>
 
-#include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/slice_shape.h"
 
 // Where everything lies in a segment's file. In this order, each part at a multiple of 64 bytes:
 //
 //   SegmentHeader | ShapeRecord of every slice | the spec's text
 //   state words, 64 bytes a slice            (from a page's beginning)
 //   slice 0: side 0, side 1; slice 1: ...    (each slice from a page's beginning)
-//   room for tables                          (from a page's beginning)
+//   arena for tables                          (from a page's beginning)
 //
 //   a side: updates u64, ledger u64[workers] | values | slot 0 | ...
 //
@@ -98,8 +98,8 @@ struct SegmentLayout {
 std::uint32_t checksum_of(const SegmentHeader& header, std::span<const ShapeRecord> shapes,
                           std::string_view spec);
 
-// The layout of a segment that somebody else wrote: `file` has been looked at and nothing of it is
-// beyond its end. `spec` is filled.
+// The layout of a segment that another process wrote: `file` has been looked at and nothing of it
+// is beyond its end. `spec` is filled.
 SegmentLayout read_layout(int file, std::string& spec);
 
 }  // namespace cohort::ps

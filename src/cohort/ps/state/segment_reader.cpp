@@ -1,3 +1,5 @@
+#include "cohort/ps/state/segment_reader.h"
+
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -5,8 +7,7 @@
 #include <cerrno>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/kernels.h"
-#include "cohort/ps/state/segment.h"
+#include "cohort/collective/reduction/kernels.h"
 #include "cohort/ps/state/segment_layout.h"
 
 namespace cohort::ps {

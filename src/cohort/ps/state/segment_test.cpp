@@ -15,6 +15,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/ps/state/segment_layout.h"
+#include "cohort/ps/state/segment_reader.h"
 
 namespace cohort::ps {
 namespace {
@@ -113,8 +114,8 @@ TEST(SegmentTest, IsFoundAgainOnceItWasInitialised) {
   auto segment = Segment::create(file.get(), "the spec", 2, kShapes, 1 << 20, 0);
   EXPECT_EQ(Segment::open(file.get()), nullptr);
   segment->mark_initialised();
-  segment->use_table_room(8192, 4096);
-  segment->table_room()[8192] = std::byte{42};
+  segment->use_table_arena(8192, 4096);
+  segment->table_arena()[8192] = std::byte{42};
   write_all(segment->begin_update(0), 1000, 1);
   segment->publish(0);
   write_all(segment->begin_update(0), 500, 2);  // and dies here
@@ -125,7 +126,7 @@ TEST(SegmentTest, IsFoundAgainOnceItWasInitialised) {
   EXPECT_EQ(segment->spec(), "the spec");
   EXPECT_EQ(segment->version(0), 1u);
   EXPECT_EQ(reinterpret_cast<float*>(segment->current(0).values)[999], 1);
-  EXPECT_EQ(segment->table_room()[8192], std::byte{42});
+  EXPECT_EQ(segment->table_arena()[8192], std::byte{42});
   write_all(segment->begin_update(0), 1000, 3);
   segment->publish(0);
   EXPECT_EQ(segment->version(0), 2u);
@@ -138,7 +139,7 @@ TEST(SegmentTest, TakesTheMemoryOfItsDenseStateAtOnceAndOfTablesAsUsed) {
   const std::uint64_t dense = segment->bytes();
   EXPECT_GE(dense, std::uint64_t{4} << 20);
   EXPECT_LT(dense, std::uint64_t{5} << 20);
-  segment->use_table_room(1 << 30, 1 << 20);
+  segment->use_table_arena(1 << 30, 1 << 20);
   EXPECT_EQ(segment->bytes(), dense + (1 << 20));
 }
 

@@ -2,39 +2,20 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 #include "cohort/ps/model/model_spec.h"
 #include "cohort/ps/model/placement.h"
-#include "cohort/ps/state/memory_limit.h"
 #include "cohort/ps/state/segment.h"
+#include "cohort/ps/state/server_share.h"
+#include "cohort/ps/state/server_tables.h"
+#include "cohort/ps/state/update_record.h"
+#include "cohort/ps/table/memory_limit.h"
 #include "cohort/ps/table/sparse_table.h"
 
 namespace cohort::ps {
-
-// What one update contains: pushes of these workers, up to these sequences.
-using LedgerEntries = std::vector<std::pair<int, std::uint64_t>>;
-
-// One update of one slice or table of a server, with all that is needed to make it again elsewhere:
-// what a log writes and a replica receives. A view: the payload is the caller's.
-struct UpdateRecord {
-  enum class Kind : std::uint8_t { dense, sparse };
-  Kind kind = Kind::dense;
-  int target = 0;                      // local slice or table number
-  std::uint64_t version = 0;           // that it makes
-  std::vector<double> learning_rates;  // by group
-  LedgerEntries ledger;
-  // dense: the gradient, averaged; empty: version and ledger advance, nothing else changes. sparse:
-  // RowGradients::encode().
-  std::span<const std::byte> payload;
-};
 
 // All of a server's share of the model, and the only way to change it. Knows no network and no
 // policy.
@@ -44,7 +25,7 @@ struct UpdateRecord {
 // order from the same beginning give the same bits.
 //
 // Threads: confined to one; SegmentReaders read at any time.
-// Failure: InvalidInput for a spec, record or image that does not fit; MemoryLimit (an
+// Failure: InvalidInput for a spec or record that does not fit; MemoryLimit (an
 // InvalidInput) where the state would not fit under the limit; both leave it unchanged.
 class ServerState {
  public:
@@ -60,16 +41,18 @@ class ServerState {
                                              std::uint64_t first_step, Options options);
   // The state that a server before us left in `file`; nothing where there is none.
   static std::unique_ptr<ServerState> open(int file, Options options);
-  ~ServerState();
 
-  const ModelSpec& spec() const;
-  const std::string& spec_text() const;
-  Segment& segment();
+  const Options& options() const { return options_; }
+  const ModelSpec& spec() const { return spec_; }
+  const std::string& spec_text() const { return text_; }
+  Segment& segment() { return *segment_; }
+  const Segment& segment() const { return *segment_; }
   // The slices of this server by local number; slice_numbers()[i] is i's number in the placement.
-  std::span<const Slice> slices() const;
-  std::span<const int> slice_numbers() const;
-  int tables() const;
-  SparseTable& table(int table);
+  std::span<const Slice> slices() const { return share_.slices; }
+  std::span<const int> slice_numbers() const { return share_.numbers; }
+  int tables() const { return tables_.count(); }
+  SparseTable& table(int table) { return tables_.at(table); }
+  const SparseTable& table(int table) const { return tables_.at(table); }
 
   // Before mark_initialised(): values and slots of a slice, one array after the other, and how many
   // updates are in them. `bytes` must be state_bytes(slice) long.
@@ -86,18 +69,18 @@ class ServerState {
   void publish(const UpdateRecord& record);
   void abandon(const UpdateRecord& record);
 
-  // The whole state as a row of pieces (each at most a few MiB, whole in itself), enough to make an
-  // equal one: versions and ledgers included. Consistent as long as nothing changes it meanwhile.
-  void write_image(const std::function<void(std::string_view piece)>& write) const;
-  // Makes a state in `file` from the pieces, in order; `read` gives nothing after the last.
-  static std::unique_ptr<ServerState> from_image(
-      int file, Options options, const std::function<std::optional<std::string>()>& read);
-
  private:
-  ServerState();
+  // Throws MemoryLimit when dense state is over the limit.
+  ServerState(Options options, ModelSpec spec, std::string text);
   bool prepare_slice(const UpdateRecord& record);
-  struct State;
-  std::unique_ptr<State> state_;
+  void fill_slots(int slice);
+
+  const Options options_;
+  const ModelSpec spec_;
+  const std::string text_;
+  const ServerShare share_;
+  std::unique_ptr<Segment> segment_;
+  ServerTables tables_;  // in the segment, which is destroyed after it
 };
 
 }  // namespace cohort::ps

@@ -10,6 +10,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/ps/state/state_snapshot.h"
 
 namespace cohort::ps {
 namespace {
@@ -53,15 +54,15 @@ std::vector<float> values_of(ServerState& state, int slice) {
   return values;
 }
 
-std::vector<std::string> image_of(const ServerState& state) {
+std::vector<std::string> snapshot_of(const ServerState& state) {
   std::vector<std::string> pieces;
-  state.write_image([&](std::string_view piece) { pieces.emplace_back(piece); });
+  write_snapshot(state, [&](std::string_view piece) { pieces.emplace_back(piece); });
   return pieces;
 }
 
 std::unique_ptr<ServerState> from_pieces(int file, const std::vector<std::string>& pieces) {
   std::deque<std::string> rest(pieces.begin(), pieces.end());
-  return ServerState::from_image(file, {}, [&]() -> std::optional<std::string> {
+  return state_from_snapshot(file, {}, [&]() -> std::optional<std::string> {
     if (rest.empty()) return std::nullopt;
     std::string piece = std::move(rest.front());
     rest.pop_front();
@@ -205,31 +206,31 @@ TEST(ServerStateTest, AnImageMakesAnEqualState) {
   state->publish(sparse);
   EXPECT_EQ(state->version(sparse), 4u);
 
-  const std::vector<std::string> image = image_of(*state);
+  const std::vector<std::string> snapshot = snapshot_of(*state);
   const UniqueFd second_file = kept_memory_file();
-  auto copy = from_pieces(second_file.get(), image);
-  EXPECT_EQ(image_of(*copy), image);
+  auto copy = from_pieces(second_file.get(), snapshot);
+  EXPECT_EQ(snapshot_of(*copy), snapshot);
   EXPECT_EQ(copy->table(0).ledger(1), 4u);
   EXPECT_EQ(copy->segment().version(1), 3u);
   copy.reset();
-  EXPECT_EQ(image_of(*ServerState::open(second_file.get(), {})), image);
+  EXPECT_EQ(snapshot_of(*ServerState::open(second_file.get(), {})), snapshot);
 }
 
 TEST(ServerStateTest, ADamagedImageIsRefusedAndLeavesNothing) {
   const UniqueFd file = kept_memory_file();
   auto state = ServerState::create(file.get(), sample(true), 0, {});
-  const std::vector<std::string> image = image_of(*state);
+  const std::vector<std::string> snapshot = snapshot_of(*state);
   const UniqueFd copy_file = kept_memory_file();
-  for (std::size_t i = 0; i < image.size(); ++i) {
-    std::vector<std::string> pieces = image;
+  for (std::size_t i = 0; i < snapshot.size(); ++i) {
+    std::vector<std::string> pieces = snapshot;
     pieces[i].pop_back();
     EXPECT_THROW(from_pieces(copy_file.get(), pieces), InvalidInput) << "piece " << i << " cut";
     EXPECT_EQ(ServerState::open(copy_file.get(), {}), nullptr);
-    pieces = image;
+    pieces = snapshot;
     pieces.erase(pieces.begin() + static_cast<std::ptrdiff_t>(i));
     EXPECT_THROW(from_pieces(copy_file.get(), pieces), InvalidInput) << "piece " << i << " lost";
-    pieces = image;
-    pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(i), image[i]);
+    pieces = snapshot;
+    pieces.insert(pieces.begin() + static_cast<std::ptrdiff_t>(i), snapshot[i]);
     EXPECT_THROW(from_pieces(copy_file.get(), pieces), InvalidInput) << "piece " << i << " twice";
   }
 }

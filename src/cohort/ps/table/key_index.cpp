@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "cohort/base/error.h"
-#include "cohort/ps/state/memory_limit.h"
+#include "cohort/ps/table/memory_limit.h"
 
 namespace cohort::ps {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cohort/base/data/counter_random.h"
 #include "cohort/ps/model/model_spec.h"
-#include "cohort/ps/rules/update_rule.h"
+#include "cohort/ps/rules/apply_update.h"
 #include "cohort/ps/table/row_gradients.h"
 
 namespace cohort::ps {

@@ -5,16 +5,18 @@
 
 #include <memory>
 
+#include "cohort/ps/kill_rounds_test.h"
 #include "cohort/ps/table/reference_table_test.h"
 #include "cohort/ps/table/sparse_table.h"
-#include "cohort/ps/table/table_room_test.h"
+#include "cohort/ps/table/table_arena_test.h"
 
 namespace cohort::ps {
 namespace {
 
 constexpr int kDimension = 4;
 constexpr double kKillLr = 0.05;
-constexpr int kRoundsATable = 20;
+constexpr int kTableKills = 40;
+constexpr int kRoundsATable = 10;
 
 // Few keys that come again, and new ones all the time, so that index, journal and slots grow while
 // rows grow old.
@@ -36,10 +38,10 @@ void die_in(long nanoseconds) {
 
 // Updates the table until it is killed.
 [[noreturn]] void update_until_killed(const TableSpec& spec, const UpdateRule& rule,
-                                      RoomOfTest& room, long nanoseconds) {
+                                      ArenaOfTest& arena, long nanoseconds) {
   die_in(nanoseconds);
   try {
-    auto table = SparseTable::open(spec, rule, 1, room.room(), 0);
+    auto table = SparseTable::open(spec, rule, 1, arena.arena(), 0);
     for (std::uint64_t version = table->version() + 1;; ++version) {
       const std::pair<int, std::uint64_t> ledger[] = {{0, version}};
       if (version % 7 == 0) {
@@ -61,27 +63,28 @@ TEST(SparseTable, KilledAtAnyInstantItHasWholeUpdatesOnly) {
   spec.name = "users";
   spec.dimension = kDimension;
   CounterRandom random(3, RandomStream::kUser);
-  std::unique_ptr<RoomOfTest> room;
+  std::unique_ptr<ArenaOfTest> arena;
   std::unique_ptr<ReferenceTable> reference;
   std::uint64_t updates = 0;
-  for (int round = 0; round < 200; ++round) {
+  const int rounds = kill_rounds(kTableKills);
+  for (int round = 0; round < rounds; ++round) {
     if (round % kRoundsATable == 0) {
       spec.admit_after = 1 + round / kRoundsATable % 3;
       spec.keep_for = round / kRoundsATable % 2 == 0 ? 0 : 30;
-      room = std::make_unique<RoomOfTest>();
-      SparseTable::create(spec, rule, 1, room->room(), 0);
+      arena = std::make_unique<ArenaOfTest>();
+      SparseTable::create(spec, rule, 1, arena->arena(), 0);
       reference = std::make_unique<ReferenceTable>(spec, rule);
     }
     const auto nanoseconds = static_cast<long>(50'000 + random.below(3'000'000));
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
-    if (child == 0) update_until_killed(spec, rule, *room, nanoseconds);
+    if (child == 0) update_until_killed(spec, rule, *arena, nanoseconds);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << "status " << status;
     if (round % 2 == 0) continue;  // the next process, too, finds what this one left
 
-    auto table = SparseTable::open(spec, rule, 1, room->room(), 0);
+    auto table = SparseTable::open(spec, rule, 1, arena->arena(), 0);
     EXPECT_EQ(table->ledger(0), table->version());
     while (reference->version() < table->version()) {
       reference->update(gradients_of(reference->version() + 1), kKillLr, reference->version() + 1);
@@ -96,7 +99,7 @@ TEST(SparseTable, KilledAtAnyInstantItHasWholeUpdatesOnly) {
         << "round " << round << ", version " << table->version();
     EXPECT_GE(table->rows(), reference->live());
   }
-  EXPECT_GT(updates, 100u);
+  EXPECT_GT(updates, static_cast<std::uint64_t>(rounds));
 }
 
 }  // namespace

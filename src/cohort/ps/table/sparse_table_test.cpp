@@ -8,9 +8,9 @@
 #include <numeric>
 
 #include "cohort/base/message_of_test.h"
-#include "cohort/ps/state/memory_limit.h"
+#include "cohort/ps/table/memory_limit.h"
 #include "cohort/ps/table/reference_table_test.h"
-#include "cohort/ps/table/table_room_test.h"
+#include "cohort/ps/table/table_arena_test.h"
 
 namespace cohort::ps {
 namespace {
@@ -50,9 +50,9 @@ std::vector<std::uint64_t> keys_below(std::uint64_t count, std::uint64_t stride 
   return keys;
 }
 
-std::string image_of(const SparseTable& table) {
+std::string snapshot_of(const SparseTable& table) {
   std::string all;
-  table.write_image([&](std::string_view piece) { all += piece; });
+  table.write_snapshot([&](std::string_view piece) { all += piece; });
   return all;
 }
 
@@ -63,8 +63,8 @@ TEST(SparseTable, UpdatesAreThoseOfThePlainestTable) {
     for (int admit_after : {1, 3})
       for (std::uint64_t keep_for : {0, 5}) {
         const TableSpec spec = spec_of(3, admit_after, keep_for);
-        RoomOfTest room;
-        auto table = SparseTable::create(spec, rule, 1, room.room(), 0);
+        ArenaOfTest arena;
+        auto table = SparseTable::create(spec, rule, 1, arena.arena(), 0);
         ReferenceTable reference(spec, rule);
         const auto keys = keys_below(3000);
         for (std::uint64_t version = 1; version <= 60; ++version) {
@@ -77,10 +77,10 @@ TEST(SparseTable, UpdatesAreThoseOfThePlainestTable) {
       }
 }
 
-TEST(SparseTable, ARowThatNobodyPushedReadsAsItsBeginning) {
-  RoomOfTest one, other;
-  auto table = SparseTable::create(spec_of(4), {}, 1, one.room(), 0);
-  auto late = SparseTable::create(spec_of(4, 2), {}, 1, other.room(), 0);
+TEST(SparseTable, ARowThatWasNeverPushedReadsAsItsBeginning) {
+  ArenaOfTest one, other;
+  auto table = SparseTable::create(spec_of(4), {}, 1, one.arena(), 0);
+  auto late = SparseTable::create(spec_of(4, 2), {}, 1, other.arena(), 0);
   const std::uint64_t keys[] = {0, 1, ~std::uint64_t{0}};
   const auto values = read(*table, keys);
   for (float value : values) EXPECT_LE(std::abs(value), 0.01f);
@@ -90,8 +90,8 @@ TEST(SparseTable, ARowThatNobodyPushedReadsAsItsBeginning) {
 }
 
 TEST(SparseTable, VersionAndLedgerCountFromTheCommit) {
-  RoomOfTest room;
-  auto table = SparseTable::create(spec_of(2), {}, 3, room.room(), 0, 7);
+  ArenaOfTest arena;
+  auto table = SparseTable::create(spec_of(2), {}, 3, arena.arena(), 0, 7);
   const std::pair<int, std::uint64_t> ledger[] = {{2, 8}};
   table->prepare({{1}, {1, 1}}, kLr, 8, ledger);
   EXPECT_EQ(table->version(), 7u);
@@ -103,14 +103,14 @@ TEST(SparseTable, VersionAndLedgerCountFromTheCommit) {
 }
 
 TEST(SparseTable, RollBackLeavesNothingBehind) {
-  RoomOfTest room;
-  auto table = SparseTable::create(spec_of(3, 2, 4), adam(), 1, room.room(), 0);
+  ArenaOfTest arena;
+  auto table = SparseTable::create(spec_of(3, 2, 4), adam(), 1, arena.arena(), 0);
   for (std::uint64_t version = 1; version <= 30; ++version) {
-    const std::string before = image_of(*table);
+    const std::string before = snapshot_of(*table);
     const auto rows = table->rows();
     table->prepare(some_gradients(version + 1000, 500, 3000, 3), kLr, version, {});
     table->roll_back();
-    ASSERT_EQ(image_of(*table), before);
+    ASSERT_EQ(snapshot_of(*table), before);
     ASSERT_LE(table->rows(), rows);
     update(*table, some_gradients(version, 100, 500, 3));
   }
@@ -119,8 +119,8 @@ TEST(SparseTable, RollBackLeavesNothingBehind) {
 TEST(SparseTable, AGradientThatIsNotFiniteIsReported) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (int admit_after : {1, 2}) {
-    RoomOfTest room;
-    auto table = SparseTable::create(spec_of(2, admit_after), {}, 1, room.room(), 0);
+    ArenaOfTest arena;
+    auto table = SparseTable::create(spec_of(2, admit_after), {}, 1, arena.arena(), 0);
     EXPECT_FALSE(table->prepare({{1, 2}, {1, nan, 1, 1}}, kLr, 1, {}));
     table->roll_back();
     EXPECT_EQ(table->rows() + table->candidates(), 0u);
@@ -128,19 +128,19 @@ TEST(SparseTable, AGradientThatIsNotFiniteIsReported) {
 }
 
 TEST(SparseTable, KeysOfOneUpdateMayRepeat) {
-  RoomOfTest one, other;
-  auto table = SparseTable::create(spec_of(1), adam(), 1, one.room(), 0);
-  auto summed = SparseTable::create(spec_of(1), adam(), 1, other.room(), 0);
+  ArenaOfTest one, other;
+  auto table = SparseTable::create(spec_of(1), adam(), 1, one.arena(), 0);
+  auto summed = SparseTable::create(spec_of(1), adam(), 1, other.arena(), 0);
   update(*table, {{9, 4, 9}, {1, 2, 3}});
   update(*summed, {{4, 9}, {2, 4}});
-  EXPECT_EQ(image_of(*table), image_of(*summed));
+  EXPECT_EQ(snapshot_of(*table), snapshot_of(*summed));
 }
 
 TEST(SparseTable, AKeyOutsideAFixedTableIsNamed) {
   TableSpec spec = spec_of(1);
   spec.rows = 10;
-  RoomOfTest room;
-  auto table = SparseTable::create(spec, {}, 1, room.room(), 0);
+  ArenaOfTest arena;
+  auto table = SparseTable::create(spec, {}, 1, arena.arena(), 0);
   EXPECT_EQ(message_of<InvalidInput>([&] {
               table->prepare({{3, 10}, {1, 1}}, kLr, 1, {});
             }),
@@ -151,8 +151,8 @@ TEST(SparseTable, AKeyOutsideAFixedTableIsNamed) {
 }
 
 TEST(SparseTable, AllCandidatesMayBecomeRowsInOneUpdate) {
-  RoomOfTest room;
-  auto table = SparseTable::create(spec_of(1, 2), {}, 1, room.room(), 0);
+  ArenaOfTest arena;
+  auto table = SparseTable::create(spec_of(1, 2), {}, 1, arena.arena(), 0);
   const RowGradients gradients{keys_below(20'000), std::vector<float>(20'000, 1)};
   update(*table, gradients);
   EXPECT_EQ(table->candidates(), 20'000u);
@@ -162,8 +162,8 @@ TEST(SparseTable, AllCandidatesMayBecomeRowsInOneUpdate) {
 }
 
 TEST(SparseTable, MemoryOfOldRowsIsUsedAgain) {
-  RoomOfTest room;
-  auto table = SparseTable::create(spec_of(16, 1, 3), adam(), 1, room.room(), 0);
+  ArenaOfTest arena;
+  auto table = SparseTable::create(spec_of(16, 1, 3), adam(), 1, arena.arena(), 0);
   const auto pass = [&](std::uint64_t first) {
     RowGradients gradients{keys_below(1000), std::vector<float>(16000, 1)};
     for (auto& key : gradients.keys) key += first;
@@ -176,25 +176,25 @@ TEST(SparseTable, MemoryOfOldRowsIsUsedAgain) {
   EXPECT_LE(table->rows(), 8000u);
 }
 
-TEST(SparseTable, AnImageMakesAnEqualTable) {
+TEST(SparseTable, ASnapshotMakesAnEqualTable) {
   const TableSpec spec = spec_of(16, 2, 6);
-  RoomOfTest one, other;
-  auto table = SparseTable::create(spec, adam(), 2, one.room(), 0);
+  ArenaOfTest one, other;
+  auto table = SparseTable::create(spec, adam(), 2, one.arena(), 0);
   for (std::uint64_t version = 1; version <= 20; ++version)
     update(*table, some_gradients(version, 4000, 20000, 16));
   ASSERT_GT(table->candidates(), 0u);
 
-  auto copy = SparseTable::create(spec, adam(), 2, other.room(), 0);
+  auto copy = SparseTable::create(spec, adam(), 2, other.arena(), 0);
   copy->set_progress(table->version(), std::vector{table->ledger(0), table->ledger(1)});
   int pieces = 0;
-  table->write_image([&](std::string_view piece) {
-    copy->read_image_piece(piece);
+  table->write_snapshot([&](std::string_view piece) {
+    copy->apply_snapshot_piece(piece);
     ++pieces;
   });
   EXPECT_GT(pieces, 1);
   EXPECT_EQ(copy->ledger(0), 20u);
   for (std::uint64_t version = 21; version <= 40; ++version) {
-    ASSERT_EQ(image_of(*copy), image_of(*table)) << "version " << version;
+    ASSERT_EQ(snapshot_of(*copy), snapshot_of(*table)) << "version " << version;
     update(*table, some_gradients(version, 4000, 20000, 16));
     update(*copy, some_gradients(version, 4000, 20000, 16));
   }
@@ -202,14 +202,14 @@ TEST(SparseTable, AnImageMakesAnEqualTable) {
 
 TEST(SparseTable, AnImageMayBeSpreadOverOtherServersAndVersions) {
   const TableSpec spec = spec_of(2, 1, 10);
-  RoomOfTest one;
-  auto table = SparseTable::create(spec, {}, 1, one.room(), 0);
+  ArenaOfTest one;
+  auto table = SparseTable::create(spec, {}, 1, one.arena(), 0);
   for (int i = 0; i < 5; ++i) update(*table, {keys_below(100), std::vector<float>(200, 1)});
   for (int part = 0; part < 2; ++part) {
-    RoomOfTest room;
-    auto share = SparseTable::create(spec, {}, 4, room.room(), 0, 1000);
-    table->write_image([&](std::string_view piece) {
-      share->read_image_piece(piece, [&](std::uint64_t key) { return int(key % 2) == part; });
+    ArenaOfTest arena;
+    auto share = SparseTable::create(spec, {}, 4, arena.arena(), 0, 1000);
+    table->write_snapshot([&](std::string_view piece) {
+      share->apply_snapshot_piece(piece, [&](std::uint64_t key) { return int(key % 2) == part; });
     });
     EXPECT_EQ(share->rows(), 50u);
     EXPECT_EQ(share->version(), 1000u);
@@ -219,35 +219,35 @@ TEST(SparseTable, AnImageMayBeSpreadOverOtherServersAndVersions) {
 }
 
 TEST(SparseTable, APieceThatDoesNotFitChangesNothing) {
-  RoomOfTest one, other, third;
-  auto table = SparseTable::create(spec_of(2), {}, 1, one.room(), 0);
+  ArenaOfTest one, other, third;
+  auto table = SparseTable::create(spec_of(2), {}, 1, one.arena(), 0);
   update(*table, {keys_below(10), std::vector<float>(20, 1)});
-  const std::string piece = image_of(*table);
-  auto same = SparseTable::create(spec_of(2), {}, 1, other.room(), 0);
+  const std::string piece = snapshot_of(*table);
+  auto same = SparseTable::create(spec_of(2), {}, 1, other.arena(), 0);
   for (std::size_t size = 0; size < piece.size(); ++size)
-    EXPECT_THROW(same->read_image_piece(piece.substr(0, size)), InvalidInput) << size;
-  EXPECT_THROW(same->read_image_piece(piece + "x"), InvalidInput);
+    EXPECT_THROW(same->apply_snapshot_piece(piece.substr(0, size)), InvalidInput) << size;
+  EXPECT_THROW(same->apply_snapshot_piece(piece + "x"), InvalidInput);
   EXPECT_EQ(same->rows(), 0u);
-  same->read_image_piece(piece);
-  EXPECT_THROW(same->read_image_piece(piece), InvalidInput);
-  EXPECT_EQ(image_of(*same), piece);
-  auto wide = SparseTable::create(spec_of(3), {}, 1, third.room(), 0);
-  EXPECT_EQ(message_of<InvalidInput>([&] { wide->read_image_piece(piece); }),
+  same->apply_snapshot_piece(piece);
+  EXPECT_THROW(same->apply_snapshot_piece(piece), InvalidInput);
+  EXPECT_EQ(snapshot_of(*same), piece);
+  auto wide = SparseTable::create(spec_of(3), {}, 1, third.arena(), 0);
+  EXPECT_EQ(message_of<InvalidInput>([&] { wide->apply_snapshot_piece(piece); }),
             "a piece of table 'users' has dimension 2 and 0 slots of an optimizer, not 3 and 0");
 }
 
 TEST(SparseTable, OverTheMemoryLimitNothingChanges) {
-  RoomOfTest room;
-  auto table = SparseTable::create(spec_of(64), adam(), 1, room.room(), 2'000'000);
+  ArenaOfTest arena;
+  auto table = SparseTable::create(spec_of(64), adam(), 1, arena.arena(), 2'000'000);
   RowGradients gradients{keys_below(200), std::vector<float>(200 * 64, 1)};
   std::string message;
   for (int i = 0; i < 100 && message.empty(); ++i) {
-    const std::string before = image_of(*table);
+    const std::string before = snapshot_of(*table);
     try {
       update(*table, gradients);
     } catch (const MemoryLimit& error) {
       message = error.what();
-      EXPECT_EQ(image_of(*table), before);
+      EXPECT_EQ(snapshot_of(*table), before);
     }
     for (auto& key : gradients.keys) key += 200;
   }
@@ -263,8 +263,8 @@ TEST(SparseTable, OverTheMemoryLimitNothingChanges) {
 }
 
 TEST(SparseTable, OldRowsMakeWayAtTheMemoryLimit) {
-  RoomOfTest room;
-  auto table = SparseTable::create(spec_of(64, 1, 1000), adam(), 1, room.room(), 2'000'000);
+  ArenaOfTest arena;
+  auto table = SparseTable::create(spec_of(64, 1, 1000), adam(), 1, arena.arena(), 2'000'000);
   RowGradients gradients{keys_below(800), std::vector<float>(800 * 64, 1)};
   update(*table, gradients);
   table->set_progress(5000, std::vector<std::uint64_t>{1});
@@ -275,8 +275,8 @@ TEST(SparseTable, OldRowsMakeWayAtTheMemoryLimit) {
 
 TEST(SparseTable, KeysThatCollideModuloAPowerOfTwoCostNoMore) {
   const auto seconds = [](std::uint64_t stride) {
-    RoomOfTest room;
-    auto table = SparseTable::create(spec_of(1), {}, 1, room.room(), 0);
+    ArenaOfTest arena;
+    auto table = SparseTable::create(spec_of(1), {}, 1, arena.arena(), 0);
     const RowGradients gradients{keys_below(50'000, stride), std::vector<float>(50'000, 1)};
     const auto start = std::chrono::steady_clock::now();
     update(*table, gradients);
@@ -292,11 +292,11 @@ TEST(SparseTable, KeysThatCollideModuloAPowerOfTwoCostNoMore) {
 }
 
 TEST(SparseTable, MemoryOfAnotherTableIsRefused) {
-  RoomOfTest room;
-  EXPECT_THROW(SparseTable::open(spec_of(2), {}, 1, room.room(), 0), InvalidInput);
-  SparseTable::create(spec_of(2), {}, 1, room.room(), 0);
+  ArenaOfTest arena;
+  EXPECT_THROW(SparseTable::open(spec_of(2), {}, 1, arena.arena(), 0), InvalidInput);
+  SparseTable::create(spec_of(2), {}, 1, arena.arena(), 0);
   EXPECT_EQ(
-      message_of<InvalidInput>([&] { SparseTable::open(spec_of(4), adam(), 3, room.room(), 0); }),
+      message_of<InvalidInput>([&] { SparseTable::open(spec_of(4), adam(), 3, arena.arena(), 0); }),
       "the memory given for table 'users' holds one of dimension 2 with 0 slots for 1 "
       "workers, not of dimension 4 with 2 slots for 3 workers");
 }

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "cohort/base/error.h"
-#include "cohort/ps/state/memory_limit.h"
+#include "cohort/ps/table/memory_limit.h"
 
 namespace cohort::ps {
 namespace {
@@ -36,16 +36,16 @@ struct TableMemory::Header {
   TableState state;
 };
 
-TableMemory::TableMemory(std::string name, TableRoom room, std::uint64_t limit)
+TableMemory::TableMemory(std::string name, TableArena arena, std::uint64_t limit)
     : name_(std::move(name)),
-      room_(std::move(room)),
+      arena_(std::move(arena)),
       limit_(limit),
-      journal_(room_.reserved.data(), reinterpret_cast<Header*>(room_.reserved.data())->journal) {
-  room_.reserved = room_.reserved.first(std::min(room_.reserved.size(), kMaxTableBytes));
+      journal_(arena_.reserved.data(), reinterpret_cast<Header*>(arena_.reserved.data())->journal) {
+  arena_.reserved = arena_.reserved.first(std::min(arena_.reserved.size(), kMaxTableBytes));
 }
 
 TableMemory::Header& TableMemory::header() const {
-  return *std::launder(reinterpret_cast<Header*>(room_.reserved.data()));
+  return *std::launder(reinterpret_cast<Header*>(arena_.reserved.data()));
 }
 
 const std::array<std::uint64_t, 2>& TableMemory::hash_keys() const { return header().hash_keys; }
@@ -54,13 +54,13 @@ void TableMemory::format(const TableShape& shape, std::uint64_t row_bytes,
                          std::uint64_t candidate_bytes, std::uint64_t first_version) {
   const std::uint64_t head = whole_pages(sizeof(Header) + shape.workers * sizeof(std::uint64_t));
   const std::uint64_t used = head + kFirstJournalBytes + kFirstIndexBytes;
-  if (room_.reserved.size() < used || (limit_ != 0 && limit_ < used))
+  if (arena_.reserved.size() < used || (limit_ != 0 && limit_ < used))
     throw MemoryLimit(
         fmt::format("table '{}' needs at least {} bytes on each server, and the limit is {} bytes",
-                    name_, used, limit_ != 0 ? limit_ : room_.reserved.size()),
+                    name_, used, limit_ != 0 ? limit_ : arena_.reserved.size()),
         {.advice = "Give a higher --ps_memory_limit."});
-  room_.grow(used);
-  auto* made = new (room_.reserved.data()) Header;
+  arena_.grow(used);
+  auto* made = new (arena_.reserved.data()) Header;
   made->shape = shape;
   made->hash_keys = {random_word(), random_word()};
   state_ = &made->state;
@@ -79,9 +79,9 @@ void TableMemory::format(const TableShape& shape, std::uint64_t row_bytes,
 
 void TableMemory::attach(const TableShape& shape) {
   const std::uint64_t head = whole_pages(sizeof(Header) + shape.workers * sizeof(std::uint64_t));
-  if (room_.reserved.size() < head)
-    throw InvalidInput(fmt::format("{} bytes are no table '{}'", room_.reserved.size(), name_));
-  room_.grow(head);
+  if (arena_.reserved.size() < head)
+    throw InvalidInput(fmt::format("{} bytes are no table '{}'", arena_.reserved.size(), name_));
+  arena_.grow(head);
   if (header().magic != kMagic)
     throw InvalidInput(fmt::format("the memory given for table '{}' holds no table", name_));
   const TableShape& found = header().shape;
@@ -93,7 +93,7 @@ void TableMemory::attach(const TableShape& shape) {
         shape.workers));
   state_ = &header().state;
   ledger_ = {reinterpret_cast<std::uint64_t*>(&header() + 1), shape.workers};
-  room_.grow(std::max(journal_.first() + journal_.capacity(), state_->used));
+  arena_.grow(std::max(journal_.first() + journal_.capacity(), state_->used));
   journal_.undo();
   finish_journal_move();
 }
@@ -120,15 +120,15 @@ TableRun TableMemory::take(std::uint64_t bytes) {
     if (spare.bytes == 0) spare = state.spares[--state.spare_count];
     return run;
   }
-  const std::uint64_t limit =
-      limit_ == 0 ? room_.reserved.size() : std::min<std::uint64_t>(limit_, room_.reserved.size());
+  const std::uint64_t limit = limit_ == 0 ? arena_.reserved.size()
+                                          : std::min<std::uint64_t>(limit_, arena_.reserved.size());
   if (bytes > limit || state.used > limit - bytes)
     throw MemoryLimit(
         fmt::format("table '{}' has {} rows in {} bytes on this server and needs {} bytes more, "
                     "over its limit of {} bytes",
                     name_, state.rows, state.used, bytes, limit),
         {.advice = "Use more servers or a higher --ps_memory_limit."});
-  room_.grow(state.used + bytes);
+  arena_.grow(state.used + bytes);
   const TableRun run = {state.used, bytes};
   state.used += bytes;
   return run;
@@ -189,7 +189,7 @@ void TableMemory::reserve_slots(SlotKind kind, std::uint64_t count) {
       pool.end += run.bytes;
       continue;
     }
-    // What is left of the run before becomes free slots: nobody's memory, so it needs no journal.
+    // What is left of the run before becomes free slots: memory in no use, so it needs no journal.
     for (; pool.next + pool.slot_bytes <= pool.end; pool.next += pool.slot_bytes) {
       std::memcpy(at(pool.next), &pool.free_head, sizeof pool.free_head);
       pool.free_head = pool.next;

@@ -13,7 +13,7 @@ namespace cohort::ps {
 
 // Memory that outlives the process: `reserved` is address space, of which `grow` makes the first
 // so many bytes usable (it throws when there are none).
-struct TableRoom {
+struct TableArena {
   std::span<std::byte> reserved;
   std::function<void(std::uint64_t bytes)> grow;
 };
@@ -36,12 +36,12 @@ struct SlotPool {
 
 enum class SlotKind : std::uint8_t { row, candidate };
 
-// All that changes of a table outside its slots and its index. Offsets are from the room's start.
+// All that changes of a table outside its slots and its index. Offsets are from the arena's start.
 struct TableState {
   std::uint64_t version = 0;
   std::uint64_t rows = 0;
   std::uint64_t candidates = 0;
-  std::uint64_t used = 0;  // bytes of the room that are in use; what is behind is nobody's
+  std::uint64_t used = 0;  // bytes of the arena that are in use; what is behind is not
   TableRun index;
   std::uint64_t sweep = 0;  // where in the index the search for old rows goes on
   std::array<SlotPool, 2> pools;
@@ -59,7 +59,7 @@ struct TableShape {
   bool operator==(const TableShape&) const = default;
 };
 
-// A table's room, handed out in runs of pages and in slots of two sizes, every change of it under
+// A table's arena, handed out in runs of pages and in slots of two sizes, every change of it under
 // the protection of an undo journal. In memory: header with shape, journal words and TableState |
 // ledger u64[workers] | pages.
 //
@@ -67,10 +67,10 @@ struct TableShape {
 // what was saved in the journal. A process that dies in between has not changed anything; attach()
 // sees to it.
 // Threads: confined to one. Failure: MemoryLimit over `limit` (0: none) or the address space, and
-// what TableRoom::grow throws; a change that is under way is then the caller's to undo.
+// what TableArena::grow throws; a change that is under way is then the caller's to undo.
 class TableMemory {
  public:
-  TableMemory(std::string name, TableRoom room, std::uint64_t limit);
+  TableMemory(std::string name, TableArena arena, std::uint64_t limit);
 
   void format(const TableShape& shape, std::uint64_t row_bytes, std::uint64_t candidate_bytes,
               std::uint64_t first_version);
@@ -82,7 +82,7 @@ class TableMemory {
   std::span<const std::uint64_t> ledger() const { return ledger_; }
   const std::array<std::uint64_t, 2>& hash_keys() const;
   UndoJournal& journal() { return journal_; }
-  std::byte* at(std::uint64_t offset) const { return room_.reserved.data() + offset; }
+  std::byte* at(std::uint64_t offset) const { return arena_.reserved.data() + offset; }
 
   void begin();  // saves state and ledger
   void commit() { journal_.commit(); }
@@ -106,7 +106,7 @@ class TableMemory {
   Header& header() const;
 
   std::string name_;
-  TableRoom room_;
+  TableArena arena_;
   std::uint64_t limit_;
   UndoJournal journal_;
   TableState* state_ = nullptr;

@@ -13,8 +13,8 @@ struct JournalControl {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-// Old contents of what a change overwrites, in the memory that is changed, so that whoever finds
-// the memory after the writer was killed can take the change back:
+// Old contents of what a change overwrites, in the memory that is changed, so that the process that
+// finds the memory after the writer was killed can take the change back:
 //
 //   save(what will be overwritten) | overwrite | save ... | overwrite ... | commit() or undo()
 //

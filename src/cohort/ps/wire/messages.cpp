@@ -43,8 +43,8 @@ void fields(auto& io, MessageOf<StepEnd> auto& m) {
 }
 void fields(auto& io, MessageOf<Pull> auto& m) { io(m.request), io(m.clock), io(m.before); }
 void fields(auto& io, MessageOf<RowsPull> auto& m) { io(m.request), io(m.table), io(m.sequence); }
-void fields(auto& io, MessageOf<Hold, AskStats, PullDone, CutDone> auto& m) { io(m.request); }
-void fields(auto& io, MessageOf<Cut, Held> auto& m) {
+void fields(auto& io, MessageOf<FreezeRequest, AskStats, PullDone, SnapshotDone> auto& m) { io(m.request); }
+void fields(auto& io, MessageOf<SnapshotRequest, Frozen> auto& m) {
   io(m.request), io.list(m.sequences, kMaxNumbers);
 }
 void fields(auto& io, MessageOf<Welcome> auto& m) {

@@ -46,7 +46,7 @@ struct SetSlice {  // bulk: values, then each slot
   std::uint64_t updates = 0;
   bool operator==(const SetSlice&) const = default;
 };
-struct TablePiece {  // both ways. bulk: a piece of SparseTable::write_image
+struct TablePiece {  // both ways. bulk: a piece of SparseTable::write_snapshot
   std::int32_t table = 0;
   bool operator==(const TablePiece&) const = default;
 };
@@ -101,17 +101,17 @@ struct RowsPull {
   std::uint64_t sequence = 0;
   bool operator==(const RowsPull&) const = default;
 };
-// A consistent copy of everything: Hold to all servers, each of which answers Held and begins no
-// push that it does not name there; then Cut with the largest of all of them, answered by
-// SliceState and TablePiece for everything and CutDone when exactly those pushes are in.
-struct Hold {
+// A consistent copy of all: FreezeRequest to all servers, each of which answers Frozen and begins
+// no push that it does not name there; then SnapshotRequest with the largest of them all, answered
+// by SliceState and TablePiece for everything and SnapshotDone when exactly those pushes are in.
+struct FreezeRequest {
   std::uint64_t request = 0;
-  bool operator==(const Hold&) const = default;
+  bool operator==(const FreezeRequest&) const = default;
 };
-struct Cut {
+struct SnapshotRequest {
   std::uint64_t request = 0;
   std::vector<std::uint64_t> sequences;  // by worker
-  bool operator==(const Cut&) const = default;
+  bool operator==(const SnapshotRequest&) const = default;
 };
 struct AskStats {
   std::uint64_t request = 0;
@@ -169,10 +169,10 @@ struct PullDone {
   std::uint64_t request = 0;
   bool operator==(const PullDone&) const = default;
 };
-struct Held {
+struct Frozen {
   std::uint64_t request = 0;
   std::vector<std::uint64_t> sequences;
-  bool operator==(const Held&) const = default;
+  bool operator==(const Frozen&) const = default;
 };
 struct SliceState {  // bulk: values, then each slot
   std::uint64_t request = 0;
@@ -181,9 +181,9 @@ struct SliceState {  // bulk: values, then each slot
   std::uint64_t updates = 0;
   bool operator==(const SliceState&) const = default;
 };
-struct CutDone {
+struct SnapshotDone {
   std::uint64_t request = 0;
-  bool operator==(const CutDone&) const = default;
+  bool operator==(const SnapshotDone&) const = default;
 };
 struct Stats {
   std::uint64_t request = 0;
@@ -206,9 +206,9 @@ struct LocalName {
 };
 
 using Message = std::variant<Hello, Init, SetSlice, TablePiece, Commit, StepBegin, Push, RowsPush,
-                             StepEnd, Pull, RowsPull, Hold, Cut, AskStats, Leave, Welcome, Values,
-                             RowsDone, Rows, StepDone, PullDone, Held, SliceState, CutDone, Stats,
-                             Refused, AskLocalName, LocalName>;
+                             StepEnd, Pull, RowsPull, FreezeRequest, SnapshotRequest, AskStats,
+                             Leave, Welcome, Values, RowsDone, Rows, StepDone, PullDone, Frozen,
+                             SliceState, SnapshotDone, Stats, Refused, AskLocalName, LocalName>;
 
 // The first byte is the index in Message; from kFirstReplicaByte on a message belongs to
 // replica_messages.h.

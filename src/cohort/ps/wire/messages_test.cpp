@@ -25,8 +25,8 @@ std::vector<Message> one_of_each() {
       StepEnd{8, {{1, 2}, {}, {3}}, 2, "early stopping"},
       Pull{77, 3, 4},
       RowsPull{78, 1, 9},
-      Hold{79},
-      Cut{80, {1, 2, 3}},
+      FreezeRequest{79},
+      SnapshotRequest{80, {1, 2, 3}},
       AskStats{81},
       Leave{},
       Welcome{true, "spec", 6},
@@ -35,9 +35,9 @@ std::vector<Message> one_of_each() {
       Rows{82, 9},
       StepDone{8, true, {1.5, -2}, "stop"},
       PullDone{83},
-      Held{84, {4, 5}},
+      Frozen{84, {4, 5}},
       SliceState{85, 6, 7, 8},
-      CutDone{86},
+      SnapshotDone{86},
       Stats{87, "{}"},
       Refused{false, "the model differs", "Give all workers the same flags."},
       AskLocalName{},
@@ -79,7 +79,7 @@ TEST(Messages, AnUnknownKindIsNamed) {
 }
 
 TEST(Messages, AnAnnouncedLengthTakesNoMemory) {
-  std::string bytes = encode(Cut{1, {}});
+  std::string bytes = encode(SnapshotRequest{1, {}});
   bytes[bytes.size() - 4] = static_cast<char>(0xff);  // 65535 numbers, and none there
   bytes[bytes.size() - 3] = static_cast<char>(0xff);
   EXPECT_THROW(decode_message(bytes), ProtocolError);

@@ -1,6 +1,6 @@
 #include "cohort/ps/wire/wire_type.h"
 
-#include "cohort/collective/kernels.h"
+#include "cohort/collective/reduction/kernels.h"
 
 namespace cohort::ps {
 

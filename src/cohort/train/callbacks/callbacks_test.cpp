@@ -44,21 +44,38 @@ struct NoteRates : Callback {
   std::vector<double> rates;
 };
 
-TEST(Callbacks, AreCalledByStageWhateverTheListsOrder) {
+// Where no callback may ask for anything in steps, workers do not agree after each of them.
+TEST(Callbacks, WhatIsAskedForInAStepByOneThatSaysItAsksForNothingIsHeededAtTheEpochsEnd) {
+  struct Stop : Callback {
+    explicit Stop(bool requests) : requests_(requests) {}
+    bool requests_in_steps() const override { return requests_; }
+    void on_step_end(FitState& fit) override {
+      if (fit.step_in_epoch == 2) fit.stop("enough");
+    }
+    bool requests_;
+  };
+  for (const bool requests : {true, false}) {
+    const FitResult result = fit_with({std::make_shared<Stop>(requests)}, 3);
+    EXPECT_EQ(result.stopped, "enough");
+    EXPECT_EQ(result.history.size(), requests ? 0u : 1u);
+  }
+}
+
+TEST(Callbacks, AreCalledByTheirOrderWhateverTheListsOrder) {
   struct Note : Callback {
-    Note(std::vector<std::string>& notes, std::string name, Stage stage)
-        : notes_(notes), name_(std::move(name)), stage_(stage) {}
-    Stage stage() const override { return stage_; }
+    Note(std::vector<std::string>& notes, std::string name, CallbackOrder order)
+        : notes_(notes), name_(std::move(name)), order_(order) {}
+    CallbackOrder order() const override { return order_; }
     void on_epoch_end(FitState&) override { notes_.push_back(name_); }
     std::vector<std::string>& notes_;
     std::string name_;
-    Stage stage_;
+    CallbackOrder order_;
   };
   std::vector<std::string> notes;
-  fit_with({std::make_shared<Note>(notes, "writer", Callback::Stage::writers),
-            std::make_shared<Note>(notes, "mine", Callback::Stage::user),
-            std::make_shared<Note>(notes, "rate", Callback::Stage::learning_rate),
-            std::make_shared<Note>(notes, "average", Callback::Stage::average)},
+  fit_with({std::make_shared<Note>(notes, "writer", CallbackOrder::writers),
+            std::make_shared<Note>(notes, "mine", CallbackOrder::user),
+            std::make_shared<Note>(notes, "rate", CallbackOrder::learning_rate),
+            std::make_shared<Note>(notes, "average", CallbackOrder::average)},
            1);
   EXPECT_THAT(notes, ElementsAre("average", "rate", "mine", "writer"));
 }

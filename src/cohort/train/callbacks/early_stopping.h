@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 #include "cohort/train/callbacks/monitor.h"
 
 namespace cohort::train {
@@ -11,6 +11,7 @@ class EarlyStopping : public Callback {
  public:
   explicit EarlyStopping(Watch watch = {}, std::int64_t patience = 5);
 
+  bool requests_in_steps() const override { return false; }  // at the end of epochs alone
   void on_train_begin(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 
 // What Horovod's users put first into their list of callbacks.
 namespace cohort::train {
@@ -9,7 +9,8 @@ namespace cohort::train {
 // the list has none.
 class BroadcastGlobalVariables : public Callback {
  public:
-  Stage stage() const override { return Stage::broadcast; }
+  CallbackOrder order() const override { return CallbackOrder::broadcast; }
+  bool requests_in_steps() const override { return false; }
   void on_train_begin(FitState& fit) override { fit.broadcast_variables(); }
 };
 
@@ -18,7 +19,8 @@ class BroadcastGlobalVariables : public Callback {
 // are. All workers' logs must have the same names.
 class MetricAverage : public Callback {
  public:
-  Stage stage() const override { return Stage::average; }
+  CallbackOrder order() const override { return CallbackOrder::average; }
+  bool requests_in_steps() const override { return false; }
   void on_epoch_end(FitState& fit) override;
 };
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 
 // Callbacks that change the learning rate. Each owns one factor; those in one list multiply.
 namespace cohort::train {
@@ -13,7 +13,8 @@ namespace cohort::train {
 // the first step and after every one.
 class LearningRateSchedule : public Callback {
  public:
-  Stage stage() const override { return Stage::learning_rate; }
+  CallbackOrder order() const override { return CallbackOrder::learning_rate; }
+  bool requests_in_steps() const override { return false; }
   void on_train_begin(FitState& fit) override { update(fit); }
   void on_epoch_begin(FitState& fit) override { update(fit); }
   void on_step_end(FitState& fit) override { update(fit); }

@@ -48,7 +48,7 @@ WorkerLog::WorkerLog(std::filesystem::path folder, std::int64_t every_steps)
 void WorkerLog::on_train_begin(FitState& fit) {
   if (fit.fast_dev_run) return;
   file_ = std::make_unique<report::JsonLinesLog>(
-      folder_ / fmt::format("worker-{}.jsonl", fit.strategy().place()), resume_after(fit));
+      folder_ / fmt::format("worker-{}.jsonl", fit.strategy().slot()), resume_after(fit));
   write(fit, "begin");
 }
 

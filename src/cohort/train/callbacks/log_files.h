@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "cohort/report/metrics_log.h"
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 
 namespace cohort::train {
 
@@ -16,7 +16,8 @@ class CsvLog : public Callback {
  public:
   explicit CsvLog(std::filesystem::path path);
 
-  Stage stage() const override { return Stage::writers; }
+  CallbackOrder order() const override { return CallbackOrder::writers; }
+  bool requests_in_steps() const override { return false; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
@@ -32,7 +33,8 @@ class WorkerLog : public Callback {
  public:
   explicit WorkerLog(std::filesystem::path folder = "logs", std::int64_t every_steps = 50);
 
-  Stage stage() const override { return Stage::writers; }
+  CallbackOrder order() const override { return CallbackOrder::writers; }
+  bool requests_in_steps() const override { return false; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override { write(fit, "members"); }
   void on_step_end(FitState& fit) override;

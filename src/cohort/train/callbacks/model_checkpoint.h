@@ -6,7 +6,7 @@
 #include <memory>
 #include <optional>
 
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 #include "cohort/train/callbacks/monitor.h"
 #include "cohort/train/checkpoint/checkpoint_writer.h"
 
@@ -27,7 +27,8 @@ class ModelCheckpoint : public Callback {
  public:
   explicit ModelCheckpoint(std::filesystem::path folder, ModelCheckpointOptions options = {});
 
-  Stage stage() const override { return Stage::checkpoint; }
+  CallbackOrder order() const override { return CallbackOrder::checkpoint; }
+  bool requests_in_steps() const override { return false; }
   const std::filesystem::path& folder() const { return folder_; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;

@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cohort/train/metric.h"
+#include "cohort/train/model/metric.h"
 
 namespace cohort::train {
 

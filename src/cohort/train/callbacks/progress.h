@@ -5,7 +5,7 @@
 
 #include "cohort/report/progress.h"
 #include "cohort/report/summary.h"
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 
 namespace cohort::train {
 
@@ -13,7 +13,8 @@ namespace cohort::train {
 // the end a summary whose last line is the fingerprint of the weights. fit() adds it (FitOptions).
 class Progress : public Callback {
  public:
-  Stage stage() const override { return Stage::screen; }
+  CallbackOrder order() const override { return CallbackOrder::screen; }
+  bool requests_in_steps() const override { return false; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;
   void on_epoch_begin(FitState& fit) override;

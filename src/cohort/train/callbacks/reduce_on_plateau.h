@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 #include "cohort/train/callbacks/monitor.h"
 
 namespace cohort::train {
@@ -17,7 +17,8 @@ class ReduceLearningRateOnPlateau : public Callback {
  public:
   explicit ReduceLearningRateOnPlateau(PlateauOptions options = {});
 
-  Stage stage() const override { return Stage::learning_rate; }
+  CallbackOrder order() const override { return CallbackOrder::learning_rate; }
+  bool requests_in_steps() const override { return false; }
   void on_train_begin(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 
 namespace cohort::train {
 

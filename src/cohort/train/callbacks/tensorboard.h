@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cohort/report/event_file.h"
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 
 namespace cohort::train {
 
@@ -22,7 +22,8 @@ class TensorBoard : public Callback {
  public:
   explicit TensorBoard(std::filesystem::path folder, TensorBoardOptions options = {});
 
-  Stage stage() const override { return Stage::writers; }
+  CallbackOrder order() const override { return CallbackOrder::writers; }
+  bool requests_in_steps() const override { return false; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;
   void on_step_end(FitState& fit) override;

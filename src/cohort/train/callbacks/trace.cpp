@@ -47,10 +47,10 @@ Trace::Trace(std::filesystem::path folder) : folder_(std::move(folder)) {}
 void Trace::on_train_begin(FitState& fit) {
   if (fit.fast_dev_run) return;
   recorder_ = std::make_unique<report::TraceRecorder>(
-      report::TraceOptions{.rank = fit.strategy().place(),
-                           .process_name = fmt::format("worker {}", fit.strategy().place())});
+      report::TraceOptions{.rank = fit.strategy().slot(),
+                           .process_name = fmt::format("worker {}", fit.strategy().slot())});
   recorder_->name_thread("training");
-  // Whoever joins later finds nobody to compare clocks with.
+  // A worker that joins later finds no other that compares clocks.
   if (fit.strategy().has_group() && !fit.joined)
     recorder_->set_clock_offset_us(clock_offset(fit.workers()) / 1000);
   fit.gradients().record_events(true);
@@ -95,7 +95,7 @@ void Trace::on_train_end(FitState& fit) {
   if (fit.strategy().has_group()) fit.workers().barrier();
   if (fit.is_chief()) {
     std::vector<std::filesystem::path> files;
-    for (int place = 0; place < fit.strategy().places(); ++place) {
+    for (int place = 0; place < fit.strategy().slots(); ++place) {
       auto file = folder_ / fmt::format("trace-rank{}.json", place);
       if (std::filesystem::exists(file)) files.push_back(file);
     }

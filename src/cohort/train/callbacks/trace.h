@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "cohort/report/trace.h"
-#include "cohort/train/callback.h"
+#include "cohort/train/callbacks/callback.h"
 
 namespace cohort::train {
 
@@ -15,7 +15,8 @@ class Trace : public Callback {
  public:
   explicit Trace(std::filesystem::path folder);
 
-  Stage stage() const override { return Stage::writers; }
+  CallbackOrder order() const override { return CallbackOrder::writers; }
+  bool requests_in_steps() const override { return false; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;
   void on_epoch_begin(FitState& fit) override;

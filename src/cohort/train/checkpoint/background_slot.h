@@ -31,7 +31,7 @@ class BackgroundSlot {
   // flush(), then ends the thread; nothing may be submitted after it. May be called again.
   void close(Deadline deadline);
   // Asks the job under way to give up (the stop token), waits for that, and ends the thread.
-  // Returns what a job threw and nobody was told of; null when nothing. May be called again.
+  // Returns what a job threw that was not told yet; null when nothing. May be called again.
   std::exception_ptr abandon();
 
  private:

@@ -31,17 +31,17 @@ void expect_part_name(const std::string& name) {
                        {.advice = "Give it a name without a dot."});
 }
 
-void add_tensors(Checkpoint& checkpoint, const std::string& name, const NamedTensors& tensors) {
+void add_tensors(Checkpoint& checkpoint, const std::string& name, const TensorMap& tensors) {
   expect_part_name(name);
   for (const auto& [key, tensor] : tensors)
     if (!checkpoint.tensors.emplace(name + "." + key, tensor).second)
       throw InvalidInput(fmt::format("the checkpoint has a part '{}' already", name));
 }
 
-NamedTensors tensors_of(const Checkpoint& checkpoint, const std::string& name) {
+TensorMap tensors_of(const Checkpoint& checkpoint, const std::string& name) {
   expect_part_name(name);
   const std::string prefix = name + ".";
-  NamedTensors part;
+  TensorMap part;
   for (auto item = checkpoint.tensors.lower_bound(prefix);
        item != checkpoint.tensors.end() && item->first.starts_with(prefix); ++item)
     part.emplace(item->first.substr(prefix.size()), item->second);
@@ -164,7 +164,7 @@ void add_optimizer(Checkpoint& checkpoint, const std::string& name,
 
 // How many pieces each key has goes into the state: a key may have none.
 void add_pieces(Checkpoint& checkpoint, const std::string& name, const NamedPieces& pieces) {
-  NamedTensors tensors;
+  TensorMap tensors;
   json counts = json::object();
   for (const auto& [key, parts] : pieces) {
     counts[key] = parts.size();
@@ -182,7 +182,7 @@ void add_pieces(Checkpoint& checkpoint, const std::string& name, const NamedPiec
 NamedPieces pieces_of(const Checkpoint& checkpoint, const std::string& name) {
   NamedPieces pieces;
   if (!checkpoint.state.extra.contains(name)) return pieces;
-  const NamedTensors tensors = tensors_of(checkpoint, name);
+  const TensorMap tensors = tensors_of(checkpoint, name);
   try {
     for (const auto& [key, count] : checkpoint.state.extra.at(name).items()) {
       auto& parts = pieces[key];

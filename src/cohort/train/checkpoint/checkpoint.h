@@ -28,7 +28,7 @@ namespace cohort::train {
 
 struct Checkpoint {
   TrainingState state;
-  NamedTensors tensors;
+  TensorMap tensors;
 };
 
 // Each adds a part under a name of its own ("model", "optimizer", "generator"), without a dot; its

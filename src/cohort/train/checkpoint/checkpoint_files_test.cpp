@@ -95,7 +95,7 @@ TEST(CheckpointFiles, LeftoversGoAndEverythingElseStays) {
   put(folder / "step-00000004.safetensors.tmp", "half");
   put(folder / "step-00000004.json.tmp", "half");
   put(folder / "best.json.tmp", "half");
-  put(folder / "step-00000005.json", "damaged: nobody knows which tensors are its own");
+  put(folder / "step-00000005.json", "damaged: which tensors are its own is not known");
   put(folder / "step-00000005.safetensors", "?");
   put(folder / "mine.safetensors", "the user's");
   put(folder / "mine.tmp", "the user's");

@@ -12,24 +12,24 @@ namespace {
 // The part that a Trainer saves a model under.
 constexpr std::string_view kModelPrefix = "model.";
 
-NamedTensors weights_of(const Checkpoint& checkpoint) {
-  NamedTensors weights;
+TensorMap weights_of(const Checkpoint& checkpoint) {
+  TensorMap weights;
   for (const auto& [name, tensor] : checkpoint.tensors)
     if (name.starts_with(kModelPrefix)) weights.emplace(name.substr(kModelPrefix.size()), tensor);
   return weights;
 }
 
-NamedTensors read_weights(const std::filesystem::path& path) {
+TensorMap read_weights(const std::filesystem::path& path) {
   if (path.extension() == ".json") return weights_of(load_checkpoint(path));
   if (std::filesystem::is_directory(path)) {
     if (const auto latest = load_latest(path)) return weights_of(*latest);
     throw InvalidInput(fmt::format("{} has no good checkpoint", path.string()),
                        {.advice = "Give a folder that a ModelCheckpoint has written to."});
   }
-  NamedTensors tensors = load_safetensors(path).tensors;
+  TensorMap tensors = load_safetensors(path).tensors;
   // The tensors of a checkpoint, given by themselves, have the optimizer's beside them.
   Checkpoint as_checkpoint{.state = {}, .tensors = tensors};
-  NamedTensors weights = weights_of(as_checkpoint);
+  TensorMap weights = weights_of(as_checkpoint);
   return weights.empty() ? tensors : weights;
 }
 
@@ -41,12 +41,12 @@ bool fits(const torch::Tensor& value, const torch::Tensor& target) {
 
 std::vector<std::string> load_weights(torch::nn::Module& module, const std::filesystem::path& path,
                                       const LoadWeightsOptions& options) {
-  const NamedTensors weights = read_weights(path);
+  const TensorMap weights = read_weights(path);
   if (options.strict) {
     restore_module(module, weights);
     return {};
   }
-  NamedTensors chosen = capture_module(module);  // what does not fit stays
+  TensorMap chosen = capture_module(module);  // what does not fit stays
   std::vector<std::string> skipped;
   std::size_t taken = 0;
   for (auto& [name, target] : chosen) {

@@ -19,8 +19,8 @@ std::string describe(const torch::Tensor& tensor) {
 
 }  // namespace
 
-NamedTensors capture_module(const torch::nn::Module& module) {
-  NamedTensors tensors;
+TensorMap capture_module(const torch::nn::Module& module) {
+  TensorMap tensors;
   for (const auto& item : module.named_parameters(/*recurse=*/true))
     if (item.value().defined()) tensors.emplace(item.key(), item.value().detach());
   for (const auto& item : module.named_buffers(/*recurse=*/true))
@@ -28,7 +28,7 @@ NamedTensors capture_module(const torch::nn::Module& module) {
   return tensors;
 }
 
-void restore_module(torch::nn::Module& module, const NamedTensors& tensors) {
+void restore_module(torch::nn::Module& module, const TensorMap& tensors) {
   auto own = capture_module(module);
   std::vector<std::string> complaints;
   for (const auto& [name, target] : own) {
@@ -50,7 +50,7 @@ void restore_module(torch::nn::Module& module, const NamedTensors& tensors) {
   for (auto& [name, target] : own) target.copy_(tensors.at(name));
 }
 
-std::string fingerprint(const NamedTensors& tensors) {
+std::string fingerprint(const TensorMap& tensors) {
   Sha256 hash;
   for (const auto& [name, tensor] : tensors) {
     std::string head;

@@ -2,7 +2,6 @@
 
 #include <torch/torch.h>
 
-#include <sstream>
 #include <string>
 #include <type_traits>
 #include <typeinfo>
@@ -125,17 +124,8 @@ auto with_class(const torch::optim::Optimizer& optimizer, const std::string& adv
       {.advice = advice});
 }
 
-// The key of a parameter in Optimizer::state(): its address; in torch 1.13, that as text.
-template <typename StateMap>
-typename StateMap::key_type state_key(const torch::Tensor& parameter) {
-  if constexpr (std::is_same_v<typename StateMap::key_type, std::string>) {
-    std::ostringstream text;
-    text << parameter.unsafeGetTensorImpl();
-    return text.str();
-  } else {
-    return parameter.unsafeGetTensorImpl();
-  }
-}
+// The key of a parameter in Optimizer::state(): its address.
+inline void* state_key(const torch::Tensor& parameter) { return parameter.unsafeGetTensorImpl(); }
 using StateMap = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
 
 }  // namespace cohort::train::optimizer_classes

@@ -9,7 +9,6 @@ namespace cohort::train {
 namespace {
 
 using optimizer_classes::state_key;
-using optimizer_classes::StateMap;
 using optimizer_classes::with_class;
 using ps::UpdateRule;
 
@@ -51,7 +50,7 @@ struct RuleWriter {
 template <typename Class>
 const typename Class::State* state_of(const torch::optim::Optimizer& optimizer,
                                       const torch::Tensor& parameter) {
-  const auto found = optimizer.state().find(state_key<StateMap>(parameter));
+  const auto found = optimizer.state().find(state_key(parameter));
   return found == optimizer.state().end()
              ? nullptr
              : static_cast<const typename Class::State*>(found->second.get());
@@ -111,7 +110,7 @@ void set_state(torch::optim::Optimizer& optimizer, const torch::Tensor& paramete
     using Class = decltype(known);
     // As torch::optim leaves a parameter that was never updated, or whose rule keeps nothing.
     if (slots.empty() || (updates == 0 && rule.kind != UpdateRule::Kind::adagrad)) {
-      optimizer.state().erase(state_key<StateMap>(parameter));
+      optimizer.state().erase(state_key(parameter));
       return;
     }
     auto state = std::make_unique<typename Class::State>();
@@ -123,7 +122,7 @@ void set_state(torch::optim::Optimizer& optimizer, const torch::Tensor& paramete
         value = updates;
       }
     });
-    optimizer.state()[state_key<StateMap>(parameter)] = std::move(state);
+    optimizer.state()[state_key(parameter)] = std::move(state);
   });
 }
 

@@ -47,7 +47,7 @@ struct OptionWriter {
 };
 
 struct StateReader {
-  NamedTensors& tensors;
+  TensorMap& tensors;
   json& scalars;
   const std::string& parameter;
   void operator()(const char* field, std::int64_t value) const { scalars[field] = value; }
@@ -110,7 +110,7 @@ OptimizerState capture(const torch::optim::Optimizer& optimizer, const Parameter
     saved.scalars["groups"].push_back(
         {{"options", options}, {"parameters", names_of(group, names)}});
     for (const auto& parameter : group.params()) {
-      auto found = optimizer.state().find(state_key<StateMap>(parameter));
+      auto found = optimizer.state().find(state_key(parameter));
       if (found == optimizer.state().end()) continue;
       const std::string name = name_in(names, parameter);
       json& scalars = saved.scalars["state"][name] = json::object();
@@ -176,7 +176,7 @@ void restore(torch::optim::Optimizer& optimizer, const ParameterNames& names,
       ++entries;
       auto state = std::make_unique<typename Class::State>();
       Class::state(*state, StateWriter{saved, *scalars, name, parameter, complaints, used});
-      new_state[state_key<StateMap>(parameter)] = std::move(state);
+      new_state[state_key(parameter)] = std::move(state);
     }
   }
   if (used != saved.tensors.size() || entries != states.size())
@@ -225,7 +225,7 @@ std::vector<torch::Tensor> optimizer_state_tensors(const torch::optim::Optimizer
     using Class = decltype(known);
     for (const auto& group : optimizer.param_groups())
       for (const auto& parameter : group.params()) {
-        auto found = optimizer.state().find(state_key<StateMap>(parameter));
+        auto found = optimizer.state().find(state_key(parameter));
         if (found == optimizer.state().end()) continue;
         Class::state(static_cast<const typename Class::State&>(*found->second),
                      [&](const char*, const auto& value) {

@@ -31,7 +31,7 @@ class ParameterNames {
 
 struct OptimizerState {
   // "<field>.<parameter>", e.g. "exp_avg.conv1.weight". Shares the optimizer's memory.
-  NamedTensors tensors;
+  TensorMap tensors;
   // {"class": "Adam", "groups": [{"options": {"lr": ...}, "parameters": [names]}],
   //  "state": {"conv1.weight": {"step": 12}}}
   nlohmann::json scalars;

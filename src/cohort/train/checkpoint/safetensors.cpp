@@ -85,7 +85,7 @@ class SequentialReader {
   Sha256 hash_;
 };
 
-Layout layout_of(const NamedTensors& tensors) {
+Layout layout_of(const TensorMap& tensors) {
   Layout layout;
   for (const auto& [name, tensor] : tensors)
     layout.tensors.push_back(
@@ -134,27 +134,27 @@ torch::Tensor on_cpu(const torch::Tensor& tensor) {
   return tensor.detach().to(torch::kCPU).contiguous();
 }
 
-std::string describe_tensors(const NamedTensors& tensors) {
+std::string describe_tensors(const TensorMap& tensors) {
   const Layout layout = layout_of(tensors);
   std::string bytes;
   ByteWriter(bytes).integer(layout.tensors.empty() ? 0 : layout.tensors.back().end);
   return bytes + encode_header(layout);
 }
 
-NamedTensors allocate_tensors(std::string_view description) {
+TensorMap allocate_tensors(std::string_view description) {
   const std::string source = "a description of tensors";
   ByteReader in(description);
   const auto data_bytes = in.integer<std::uint64_t>();
   const auto rest = description.substr(description.size() - in.remaining());
   const auto length = parse_header_length(rest, rest.size(), source);
-  NamedTensors tensors;
+  TensorMap tensors;
   for (const auto& entry :
        parse_header(rest.substr(kLengthBytes, length), data_bytes, source).tensors)
     tensors.emplace(entry.name, empty_tensor(entry));
   return tensors;
 }
 
-FileIdentity write_safetensors(const NamedTensors& tensors, const Metadata& metadata,
+FileIdentity write_safetensors(const TensorMap& tensors, const Metadata& metadata,
                                const ByteSink& sink) {
   Layout layout = layout_of(tensors);
   layout.metadata = metadata;
@@ -185,7 +185,7 @@ FileIdentity write_safetensors(const NamedTensors& tensors, const Metadata& meta
   return file;
 }
 
-FileIdentity save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+FileIdentity save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                               const Metadata& metadata) {
   DurableFile file(path);
   auto identity =

@@ -20,7 +20,7 @@
 namespace cohort::train {
 
 // By name, so in the same order everywhere.
-using NamedTensors = std::map<std::string, torch::Tensor>;
+using TensorMap = std::map<std::string, torch::Tensor>;
 
 struct FileIdentity {
   std::uint64_t bytes = 0;
@@ -34,16 +34,16 @@ inline constexpr std::size_t kPortionBytes = 4 << 20;
 // Streams the file to `sink`; tensors on another device or not contiguous are copied one at a time.
 // The same tensors and metadata give the same bytes. InvalidInput names a tensor whose type the
 // format does not have.
-FileIdentity write_safetensors(const NamedTensors& tensors, const Metadata& metadata,
+FileIdentity write_safetensors(const TensorMap& tensors, const Metadata& metadata,
                                const ByteSink& sink);
 
 // Writes `path` in one step (durable_file.h). SystemError when the disk refuses.
-FileIdentity save_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
+FileIdentity save_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                               const Metadata& metadata = {});
 
 struct LoadedTensors {
-  NamedTensors tensors;  // on the CPU, contiguous
-  Metadata metadata;     // without the checksums
+  TensorMap tensors;  // on the CPU, contiguous
+  Metadata metadata;  // without the checksums
   FileIdentity file;
 };
 
@@ -62,7 +62,7 @@ torch::Tensor on_cpu(const torch::Tensor& tensor);
 
 // Names, types and shapes as bytes; and tensors with these, of undefined contents, on the CPU.
 // allocate_tensors trusts its input (it comes from a rank of this job) for the sizes alone.
-std::string describe_tensors(const NamedTensors& tensors);
-NamedTensors allocate_tensors(std::string_view description);
+std::string describe_tensors(const TensorMap& tensors);
+TensorMap allocate_tensors(std::string_view description);
 
 }  // namespace cohort::train

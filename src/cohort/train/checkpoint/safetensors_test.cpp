@@ -19,9 +19,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-NamedTensors sample() {
+TensorMap sample() {
   torch::manual_seed(3);
-  NamedTensors tensors;
+  TensorMap tensors;
   for (auto type :
        {torch::kFloat64, torch::kFloat32, torch::kFloat16, torch::kBFloat16, torch::kInt64,
         torch::kInt32, torch::kInt16, torch::kInt8, torch::kUInt8, torch::kBool})
@@ -34,7 +34,7 @@ NamedTensors sample() {
   return tensors;
 }
 
-void expect_same(const NamedTensors& a, const NamedTensors& b) {
+void expect_same(const TensorMap& a, const TensorMap& b) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [name, tensor] : a) {
     ASSERT_TRUE(b.contains(name)) << name;

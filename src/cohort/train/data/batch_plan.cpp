@@ -5,7 +5,7 @@
 
 #include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
-#include "cohort/collective/shards.h"
+#include "cohort/collective/reduction/shards.h"
 
 namespace cohort::train {
 namespace {

@@ -20,7 +20,7 @@ struct Range {
 using ShardRange = Range;
 
 // The virtual shards that worker `rank` of `size` computes, as gradients are divided
-// (collective/shards.h). InvalidInput when there are fewer shards than workers.
+// (ShardPlan). InvalidInput when there are fewer shards than workers.
 ShardRange shards_of(int rank, int size, int shards);
 
 struct BatchPlanOptions {

@@ -32,7 +32,7 @@ struct ElasticSamplerOptions {
 // for each batch, also for an empty one.
 //
 // What is processed is a number of samples from the front of the order, so after a change of
-// members the rest is dealt anew to whoever is there.
+// members the rest is dealt anew to those that are there.
 //
 // Thread-compatible. Every rank calls set_epoch and record_batch as often as the others. Failure:
 // InvalidInput for a batch that is not there.
@@ -47,7 +47,7 @@ class ElasticSampler {
 
   // Of this epoch, that are not processed; the same for all ranks.
   std::int64_t batches() const;
-  // This rank's part of the next batch, or, for whoever loads ahead, of one after it.
+  // This rank's part of the next batch, or, for a loader that reads ahead, of one after it.
   std::vector<std::int64_t> batch(std::int64_t ahead = 0) const;
   // Samples of that batch over all ranks.
   std::int64_t batch_total(std::int64_t ahead = 0) const;

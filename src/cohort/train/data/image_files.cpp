@@ -20,7 +20,7 @@ constexpr std::int64_t kCifarRecords = 10'000;
 constexpr std::int64_t kCifarRecordBytes = 3073;
 constexpr const char* kDebianFashionMnist = "/usr/share/datasets/fashion-mnist";
 
-// `folder` is where the data was looked for; empty when nobody named one.
+// `folder` is where the data was looked for; empty when none was named.
 std::string advice_for(std::string_view name, fs::path folder) {
   // get-data makes cifar-10-batches-bin in the folder that it is given.
   if (!folder.empty() && !folder.has_filename()) folder = folder.parent_path();

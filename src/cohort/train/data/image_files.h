@@ -26,8 +26,8 @@ std::shared_ptr<const ImageStore> open_idx_images(const DataFile& images, const 
 std::shared_ptr<const ImageStore> open_mnist(const std::filesystem::path& folder, Split split,
                                              Storage storage, std::string_view name);
 
-// Throws unless the images of data set `name`, read from `folder`, have this shape: whoever asks
-// for a data set by name builds a model for its images.
+// Throws unless the images of data set `name`, read from `folder`, have this shape: a program that
+// asks for a data set by name builds a model for its images.
 void expect_shape(const ImageStore& images, const ImageShape& shape, std::string_view name,
                   const std::filesystem::path& folder);
 

@@ -16,12 +16,13 @@ std::string describe(const torch::Tensor& tensor) {
                      train::shape_text(tensor.sizes().vec()));
 }
 
-void add_tensors(Snapshot& snapshot, const std::string& part, const train::NamedTensors& tensors) {
+void add_tensors(TrainingSnapshot& snapshot, const std::string& part,
+                 const train::TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) snapshot.tensors.emplace(part + "." + name, tensor);
 }
 
-train::NamedTensors tensors_of(const Snapshot& snapshot, const std::string& part) {
-  train::NamedTensors tensors;
+train::TensorMap tensors_of(const TrainingSnapshot& snapshot, const std::string& part) {
+  train::TensorMap tensors;
   const std::string prefix = part + ".";
   for (auto item = snapshot.tensors.lower_bound(prefix);
        item != snapshot.tensors.end() && item->first.starts_with(prefix); ++item)
@@ -40,10 +41,10 @@ class ModulePart : public Part {
       result[name] = describe(tensor);
     return result;
   }
-  void capture(Snapshot& snapshot) const override {
+  void capture(TrainingSnapshot& snapshot) const override {
     add_tensors(snapshot, name(), train::capture_module(module_));
   }
-  void restore(const Snapshot& snapshot) override {
+  void restore(const TrainingSnapshot& snapshot) override {
     train::restore_module(module_, tensors_of(snapshot, name()));
   }
 
@@ -79,12 +80,12 @@ class OptimizerPart : public Part {
         result[*names_.find(parameter)] = describe(parameter);
     return result;
   }
-  void capture(Snapshot& snapshot) const override {
+  void capture(TrainingSnapshot& snapshot) const override {
     auto captured = train::capture_optimizer(optimizer_, names_);
     snapshot.values[name()] = std::move(captured.scalars);
     add_tensors(snapshot, name(), captured.tensors);
   }
-  void restore(const Snapshot& snapshot) override {
+  void restore(const TrainingSnapshot& snapshot) override {
     train::restore_optimizer(optimizer_, names_,
                              {tensors_of(snapshot, name()), snapshot.values.at(name())});
   }
@@ -100,8 +101,10 @@ class TensorPart : public Part {
       : Part(std::move(name)), tensor_(tensor.detach()) {}
 
   json description() const override { return describe(tensor_); }
-  void capture(Snapshot& snapshot) const override { snapshot.tensors.emplace(name(), tensor_); }
-  void restore(const Snapshot& snapshot) override {
+  void capture(TrainingSnapshot& snapshot) const override {
+    snapshot.tensors.emplace(name(), tensor_);
+  }
+  void restore(const TrainingSnapshot& snapshot) override {
     const torch::NoGradGuard no_grad;
     tensor_.copy_(snapshot.tensors.at(name()));
   }
@@ -121,8 +124,10 @@ class SamplerPart : public Part {
             {"shuffle", sampler_.options().shuffle},
             {"seed", sampler_.options().seed}};
   }
-  void capture(Snapshot& snapshot) const override { snapshot.values[name()] = sampler_.position(); }
-  void restore(const Snapshot& snapshot) override {
+  void capture(TrainingSnapshot& snapshot) const override {
+    snapshot.values[name()] = sampler_.position();
+  }
+  void restore(const TrainingSnapshot& snapshot) override {
     sampler_.set_position(snapshot.values.at(name()));
   }
   void set_members(int rank, int size) override { sampler_.set_members(rank, size); }
@@ -141,8 +146,8 @@ class ValuePart : public Part {
         write_(std::move(write)) {}
 
   json description() const override { return type_; }
-  void capture(Snapshot& snapshot) const override { snapshot.values[name()] = read_(); }
-  void restore(const Snapshot& snapshot) override { write_(snapshot.values.at(name())); }
+  void capture(TrainingSnapshot& snapshot) const override { snapshot.values[name()] = read_(); }
+  void restore(const TrainingSnapshot& snapshot) override { write_(snapshot.values.at(name())); }
 
  private:
   std::string type_;

@@ -23,9 +23,9 @@ class Part {
   // What must be the same on every worker: names, types and shapes.
   virtual nlohmann::json description() const = 0;
   // Adds what it is now under its name; tensors share its memory.
-  virtual void capture(Snapshot& snapshot) const = 0;
+  virtual void capture(TrainingSnapshot& snapshot) const = 0;
   // Back to what a capture() of this part, here or on another worker, has found.
-  virtual void restore(const Snapshot& snapshot) = 0;
+  virtual void restore(const TrainingSnapshot& snapshot) = 0;
   // The view's members, after each change.
   virtual void set_members(int /*rank*/, int /*size*/) {}
 

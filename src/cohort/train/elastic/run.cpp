@@ -1,13 +1,9 @@
 #include "cohort/train/elastic/run.h"
 
-#include <fmt/format.h>
-
 #include <optional>
-#include <set>
 #include <span>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/call.h"
 
 namespace cohort::elastic {
 
@@ -28,18 +24,21 @@ class FixedMembers : public Members {
   collective::Group& group_;
 };
 
-class SeatMembers : public Members {
+// Those of the current view.
+class ViewMembers : public Members {
  public:
-  explicit SeatMembers(parallel::ElasticMembership& seat) : seat_(seat) {}
-  collective::Group& group() override { return seat_.group(); }
-  std::optional<std::uint64_t> planned_change() override { return seat_.agent().planned_change(); }
-  void expect_commit(Deadline deadline) override { seat_.agent().expect_commit(deadline); }
+  explicit ViewMembers(parallel::ElasticMembership& membership) : membership_(membership) {}
+  collective::Group& group() override { return membership_.group(); }
+  std::optional<std::uint64_t> planned_change() override {
+    return membership_.agent().planned_change();
+  }
+  void expect_commit(Deadline deadline) override { membership_.agent().expect_commit(deadline); }
   void committed(std::int64_t commits) override {
-    seat_.agent().committed(commits, commits, /*samples_per_second=*/0);
+    membership_.agent().committed(commits, commits, /*samples_per_second=*/0);
   }
 
  private:
-  parallel::ElasticMembership& seat_;
+  parallel::ElasticMembership& membership_;
 };
 
 class Attached {
@@ -53,128 +52,81 @@ class Attached {
   State& state_;
 };
 
-// One run over one seat.
-class Run {
+// A loop of the user's own over one State.
+class LoopBody : public ViewBody {
  public:
-  Run(parallel::ElasticMembership& seat, State& state, const std::function<void(State&)>& train,
-      const RunOptions& options)
-      : seat_(seat), state_(state), train_(train), options_(options) {}
+  LoopBody(parallel::ElasticMembership& membership, State& state,
+           const std::function<void(State&)>& train)
+      : membership_(membership), state_(state), train_(train) {}
 
-  void until_it_is_over() {
-    seat_.enter(state_.agreement().dump(), deadline());
-    while (!trains_to_the_end()) {
+  std::int64_t commits() const override { return state_.commits(); }
+
+  void begin_view() override {
+    if (ended_) {
+      forget_if_left_behind();
+      state_.members_changed();
     }
+    state_.sync();
+    // Where all have finished there is nothing more to do than to wait for the others.
+    std::int64_t finished = has_finished_ ? 1 : 0;
+    membership_.group().all_reduce(std::span(&finished, 1), {.op = collective::ReduceOp::minimum});
+    has_finished_ = finished == 1;
+  }
+
+  bool train() override {
+    if (has_finished_) return true;
+    if (ended_) membership_.agent().resumed(state_.commits(), Clock::now() - *ended_, redone_);
+    ended_.reset();
+    train_(state_);
+    state_.save();  // what came after the last commit: a member that is behind can copy it
+    has_finished_ = true;
+    return true;
+  }
+
+  void roll_back() override { state_.restore(); }
+
+  void end_view(const std::string& why) override {
+    if (!ended_) ended_ = Clock::now();
+    redone_ = !why.empty();
   }
 
  private:
-  Deadline deadline() const {
-    return options_.patience == std::chrono::milliseconds::max()
-               ? Deadline::never()
-               : Deadline::after(options_.patience);
+  void forget_if_left_behind() {
+    const membership::View& view = membership_.view();
+    if (view.members[static_cast<std::size_t>(membership_.rank())].stage != membership::kNoState ||
+        view.stage() == membership::kNoState)
+      return;
+    state_.forget();
+    has_finished_ = false;
   }
 
-  // In one view. False: there is another now.
-  bool trains_to_the_end() {
-    std::optional<std::string> broke;
-    try {
-      state_.sync();
-      if (!everybody_has_finished()) {
-        if (change_began_)
-          seat_.agent().resumed(state_.commits(), Clock::now() - *change_began_, redone_);
-        change_began_.reset();
-        train_(state_);
-        state_.save();  // what came after the last commit: whoever is behind can copy it
-        has_finished_ = true;
-      }
-      if (seat_.agent().finish(state_.commits(), deadline())) return true;
-      begin_change(/*redone=*/false);
-    } catch (const MembersChange&) {
-      begin_change(/*redone=*/false);
-    } catch (const PeerError& error) {
-      broke = error.what();
-      roll_back();
-    } catch (const TimeoutError& error) {
-      broke = error.what();
-      roll_back();
-    } catch (const collective::MismatchError& error) {
-      broke = error.what();
-      roll_back();
-    }
-    change(broke.value_or(""));
-    return false;
-  }
-
-  // Whether there is nothing more to do here than to wait for newcomers' answer.
-  bool everybody_has_finished() {
-    std::int64_t finished = has_finished_ ? 1 : 0;
-    seat_.group().all_reduce(std::span(&finished, 1), {.op = collective::ReduceOp::minimum});
-    has_finished_ = finished == 1;
-    return has_finished_;
-  }
-
-  void begin_change(bool redone) {
-    if (!change_began_) change_began_ = Clock::now();
-    redone_ = redone;
-  }
-
-  // In a catch block: rethrows when going back has not helped so often that it will not.
-  void roll_back() {
-    begin_change(/*redone=*/true);
-    const std::set<std::string> members = member_ids();
-    const bool fruitless =
-        state_.commits() == commits_at_failure_ && members == members_at_failure_;
-    fruitless_ = fruitless ? fruitless_ + 1 : 0;
-    if (fruitless_ >= options_.most_fruitless) throw;
-    commits_at_failure_ = state_.commits();
-    members_at_failure_ = members;
-    state_.restore();
-  }
-
-  void change(const std::string& why) {
-    seat_.change(state_.commits(), why, deadline());
-    const membership::View& view = seat_.view();
-    if (view.members[static_cast<std::size_t>(seat_.rank())].stage == membership::kNoState &&
-        view.stage() != membership::kNoState) {
-      state_.forget();
-      has_finished_ = false;
-    }
-    state_.members_changed();
-  }
-
-  std::set<std::string> member_ids() const {
-    std::set<std::string> ids;
-    for (const membership::ViewMember& member : seat_.view().members) ids.insert(member.info.id());
-    return ids;
-  }
-
-  parallel::ElasticMembership& seat_;
+  parallel::ElasticMembership& membership_;
   State& state_;
   const std::function<void(State&)>& train_;
-  const RunOptions& options_;
   bool has_finished_ = false;
-  std::optional<Clock::time_point> change_began_;
+  std::optional<Clock::time_point> ended_;  // the last view, and nothing was trained since
   bool redone_ = false;
-  int fruitless_ = 0;
-  std::int64_t commits_at_failure_ = membership::kNoState;
-  std::set<std::string> members_at_failure_;
 };
 
 }  // namespace
 
-void run(parallel::ElasticMembership& seat, State& state, const std::function<void(State&)>& train,
-         RunOptions options) {
-  if (seat.is_member())
+void run(parallel::ElasticMembership& membership, State& state,
+         const std::function<void(State&)>& train, RunOptions options) {
+  if (membership.is_member())
     throw InvalidInput("this worker of an elastic job trains, or has trained, already",
                        {.advice = "Call elastic::run() or Trainer::fit() once in a program."});
-  SeatMembers members(seat);
+  ViewMembers members(membership);
   const Attached attached(state, members);
-  Run(seat, state, train, options).until_it_is_over();
+  ViewDriver driver(membership, options);
+  membership.enter(state.agreement().dump(), driver.deadline());
+  LoopBody body(membership, state, train);
+  driver.run(body);
 }
 
 void run(Context& context, State& state, const std::function<void(State&)>& train,
          RunOptions options) {
-  if (parallel::ElasticMembership* seat = context.elastic())
-    return run(*seat, state, train, options);
+  if (parallel::ElasticMembership* membership = context.elastic())
+    return run(*membership, state, train, options);
   FixedMembers members(context.group());
   const Attached attached(state, members);
   state.sync();

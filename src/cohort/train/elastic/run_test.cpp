@@ -1,33 +1,27 @@
-// Workers as threads of this process that meet in a store, with a real coordinator. A worker that
-// dies gives up its Context without a word, as a killed process does.
+// Own loops in an elastic job, with its workers as threads of this process.
 #include "cohort/train/elastic/run.h"
 
 #include <gmock/gmock.h>
 
 #include <array>
 #include <atomic>
-#include <list>
-#include <map>
-#include <mutex>
-#include <optional>
+#include <latch>
 #include <thread>
 
 #include "cohort/base/error.h"
 #include "cohort/cluster/store/store_server.h"
-#include "cohort/membership/service/coordinator_service.h"
 #include "cohort/parallel/tensors/ops.h"
 #include "cohort/train/data/elastic_sampler.h"
+#include "cohort/train/elastic/elastic_workers_test.h"
 
 namespace cohort::elastic {
 namespace {
 
-using std::chrono::seconds;
+using testing::ElasticWorkers;
+using testing::Killed;
 
 constexpr std::int64_t kSamples = 240;
 constexpr int kEpochs = 2;
-
-// A worker's own end; not a fault of the group's.
-struct Killed {};
 
 // One worker's training: counts, in the state, how often each sample has entered.
 struct Training {
@@ -73,93 +67,6 @@ struct Training {
 
 void nothing(std::int64_t, Training&) {}
 
-class Job {
- public:
-  Job(int least, int most, int initial) : least_(least), most_(most) {
-    membership::CoordinatorServiceOptions options;
-    options.store = store_.address();
-    options.prefix = membership::mailbox_prefix("test", 1);
-    options.coordinator.least = least;
-    options.coordinator.most = most;
-    options.coordinator.initial = initial;
-    options.coordinator.member_patience = seconds(20);
-    options.on_event = [](const membership::MembershipEvent&) {};
-    coordinator_.emplace(std::move(options));
-  }
-
-  // Starts worker `index`. When its body throws Killed it goes without a word, and `again`, if
-  // there is one, takes its place. From any thread.
-  using Body = std::function<void(Context&)>;
-  void start(int index, int incarnation, Body body, Body again = {}) {
-    const std::scoped_lock lock(mutex_);
-    threads_.emplace_back(
-        [this, index, incarnation, body = std::move(body), again = std::move(again)] {
-          const auto name = fmt::format("worker/{}.{}", index, incarnation);
-          try {
-            Context context = init(environment(index, incarnation), {});
-            body(context);
-            context.leave();
-            note(name, "");
-          } catch (const Killed&) {
-            note(name, "killed");
-            coordinator_->lost(fmt::format("worker/{}", index), incarnation, "killed by the test");
-            if (again) start(index, incarnation + 1, again);
-          } catch (const membership::Dismissed&) {
-            note(name, "dismissed");
-          } catch (const std::exception& error) {
-            note(name, error.what());
-          }
-        });
-  }
-  // How each worker ended, once all have.
-  std::map<std::string, std::string> wait() {
-    std::unique_lock lock(mutex_);
-    while (!threads_.empty()) {
-      std::jthread next = std::move(threads_.front());
-      threads_.pop_front();
-      lock.unlock();
-      next.join();
-      lock.lock();
-    }
-    return endings_;
-  }
-  membership::CoordinatorService& coordinator() { return *coordinator_; }
-
-  // Returns when that worker is ready and waits to be let in; at the latest after 10 seconds.
-  void await_newcomer(const std::string& task, int incarnation) {
-    const Deadline deadline = Deadline::after(seconds(10));
-    while (!deadline.expired()) {
-      for (const auto& seat : coordinator_->status().seats)
-        if (seat.info.task == task && seat.info.incarnation == incarnation) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    ADD_FAILURE() << task << " did not come again";
-  }
-
- private:
-  cluster::Environment environment(int index, int incarnation) const {
-    return {{"COHORT_RANK", std::to_string(index)},
-            {"COHORT_SIZE", std::to_string(most_)},
-            {"COHORT_LOCAL_RANK", std::to_string(index)},
-            {"COHORT_LOCAL_SIZE", std::to_string(most_)},
-            {"COHORT_STORE", to_string(store_.address())},
-            {"COHORT_JOB", "test"},
-            {"COHORT_ELASTIC", fmt::format("{}:{}", least_, most_)},
-            {"COHORT_INCARNATION", std::to_string(incarnation)}};
-  }
-  void note(const std::string& name, const std::string& ending) {
-    const std::scoped_lock lock(mutex_);
-    endings_[name] = ending;
-  }
-
-  int least_, most_;
-  cluster::StoreServer store_;
-  std::optional<membership::CoordinatorService> coordinator_;
-  std::mutex mutex_;
-  std::map<std::string, std::string> endings_;
-  std::list<std::jthread> threads_;
-};
-
 using Trainings = std::array<Training, 4>;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -176,10 +83,10 @@ void train_in(
 }
 
 TEST(ElasticRun, WithoutLossesTheLoopRunsOnceAndAllEndAlike) {
-  Job job(1, 3, 3);
+  ElasticWorkers job(/*initial=*/3, /*most=*/3);
   Trainings trainings;
   for (int i = 0; i < 3; ++i)
-    job.start(i, 0, [&, i](Context& context) { train_in(context, trainings[i]); });
+    job.start(i, [&, i](Context& context) { train_in(context, trainings[i]); });
   EXPECT_THAT(job.wait(),
               ElementsAre(Pair("worker/0.0", ""), Pair("worker/1.0", ""), Pair("worker/2.0", "")));
   for (int i = 0; i < 3; ++i) {
@@ -195,13 +102,13 @@ TEST(ElasticRun, WithoutLossesTheLoopRunsOnceAndAllEndAlike) {
 TEST(ElasticRun, AWorkerThatIsKilledCostsNoSample) {
   for (const bool reduced : {false, true}) {
     for (const int victim : {0, 2}) {
-      Job job(1, 3, 3);
+      ElasticWorkers job(/*initial=*/3, /*most=*/3);
       Trainings trainings;
       const Training::Hook die = [](std::int64_t step, Training&) {
         if (step == 7) throw Killed();
       };
       for (int i = 0; i < 3; ++i)
-        job.start(i, 0, [&, i](Context& context) {
+        job.start(i, [&, i](Context& context) {
           train_in(context, trainings[i], i == victim && !reduced ? die : nothing,
                    i == victim && reduced ? die : nothing);
         });
@@ -219,14 +126,14 @@ TEST(ElasticRun, AWorkerThatIsKilledCostsNoSample) {
 }
 
 TEST(ElasticRun, AWorkerThatComesAgainGetsTheStateAndTakesItsShare) {
-  Job job(1, 3, 3);
+  ElasticWorkers job(/*initial=*/3, /*most=*/3);
   Trainings trainings;
   Training again;
   std::atomic<std::size_t> samples_of_the_newcomer = 0;
   for (int i = 0; i < 2; ++i)
-    job.start(i, 0, [&, i](Context& context) {
+    job.start(i, [&, i](Context& context) {
       train_in(context, trainings[i], nothing, [&](std::int64_t step, Training&) {
-        if (step == 12) job.await_newcomer("worker/2", 1);
+        if (step == 12) ElasticWorkers::await_newcomer(context, "worker/2", 1);
       });
     });
   const auto first_time = [&](Context& context) {
@@ -240,7 +147,7 @@ TEST(ElasticRun, AWorkerThatComesAgainGetsTheStateAndTakesItsShare) {
       samples_of_the_newcomer += training.sampler.batch().size();
     });
   };
-  job.start(2, 0, first_time, second_time);
+  job.start(2, first_time, second_time);
   for (const auto& [name, ending] : job.wait())
     EXPECT_EQ(ending, name == "worker/2.0" ? "killed" : "") << name;
   EXPECT_GT(samples_of_the_newcomer, 0u);
@@ -251,18 +158,18 @@ TEST(ElasticRun, AWorkerThatComesAgainGetsTheStateAndTakesItsShare) {
 }
 
 TEST(ElasticRun, AWorkerThatIsSentAwayIsDismissedAndNothingIsDoneAgain) {
-  Job job(1, 3, 3);
+  ElasticWorkers job(/*initial=*/3, /*most=*/3);
   Trainings trainings;
   std::atomic<std::int64_t> reduced = 0;
   for (int i = 0; i < 3; ++i)
-    job.start(i, 0, [&, i](Context& context) {
+    job.start(i, [&, i](Context& context) {
       train_in(
           context, trainings[i],
           [&, i](std::int64_t, Training&) {
             if (i == 0) ++reduced;
           },
           [&, i](std::int64_t step, Training&) {
-            if (step == 5 && i == 0) job.coordinator().resize(2, "asked for");
+            if (step == 5 && i == 0) job.job().service().resize(2, "asked for");
           });
     });
   EXPECT_THAT(job.wait(), ElementsAre(Pair("worker/0.0", ""), Pair("worker/1.0", ""),
@@ -272,13 +179,14 @@ TEST(ElasticRun, AWorkerThatIsSentAwayIsDismissedAndNothingIsDoneAgain) {
 }
 
 TEST(ElasticRun, ALossAfterTheOthersHaveFinishedDoesNotMakeThemTrainAgain) {
-  Job job(1, 3, 3);
+  ElasticWorkers job(/*initial=*/3, /*most=*/3);
   Trainings trainings;
+  std::latch others(2);
   for (int i = 0; i < 3; ++i)
-    job.start(i, 0, [&, i](Context& context) {
+    job.start(i, [&, i](Context& context) {
       train_in(context, trainings[i], nothing, nothing, [&, i] {
-        if (i != 2) return;
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the others are done by now
+        if (i != 2) return others.count_down();
+        others.wait();
         throw Killed();
       });
     });
@@ -291,14 +199,14 @@ TEST(ElasticRun, ALossAfterTheOthersHaveFinishedDoesNotMakeThemTrainAgain) {
 }
 
 TEST(ElasticRun, WorkersThatRegisterOtherThingsAreRefusedByName) {
-  Job job(1, 2, 1);
+  ElasticWorkers job(/*initial=*/1, /*most=*/2);
   Training training, other;
   torch::Tensor more = torch::zeros({3});
   other.state.register_tensor("more", more);
-  job.start(0, 0, [&](Context& context) {
+  job.start(0, [&](Context& context) {
     train_in(context, training, nothing, [&](std::int64_t step, Training&) {
-      if (step == 1) job.start(1, 0, [&](Context& late) { train_in(late, other); });
-      if (step == 3) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      if (step == 1) job.start(1, [&](Context& late) { train_in(late, other); });
+      if (step == 3) job.job().wait_event(membership::MembershipEvent::Kind::refused);
     });
   });
   const auto endings = job.wait();
@@ -307,10 +215,10 @@ TEST(ElasticRun, WorkersThatRegisterOtherThingsAreRefusedByName) {
 }
 
 TEST(ElasticRun, ALoopThatAlwaysFailsEndsWithItsError) {
-  Job job(1, 2, 2);
+  ElasticWorkers job(/*initial=*/2, /*most=*/2);
   std::array<std::atomic<int>, 2> calls{};
   for (int i = 0; i < 2; ++i)
-    job.start(i, 0, [&, i](Context& context) {
+    job.start(i, [&, i](Context& context) {
       Training training;
       run(context, training.state, [&](State&) {
         ++calls[i];
@@ -318,9 +226,44 @@ TEST(ElasticRun, ALoopThatAlwaysFailsEndsWithItsError) {
         context.group().all_reduce(std::span(numbers));
       });
     });
-  for (const auto& [name, ending] : job.wait())
+  for (const auto& [name, ending] : job.wait()) {
+    EXPECT_THAT(ending, HasSubstr("the same 2 workers failed 10 times in a row")) << name;
     EXPECT_THAT(ending, HasSubstr("all_reduce")) << name;
-  for (const auto& count : calls) EXPECT_LE(count, 5);
+  }
+  for (const auto& count : calls) EXPECT_LE(count, kMostFruitlessChanges + 1);
+}
+
+// Every time on all workers, before anything is committed.
+TEST(ElasticRun, ALoopThatFailsLessOftenThanTheLimitGoesOn) {
+  ElasticWorkers job(/*initial=*/2, /*most=*/2);
+  Trainings trainings;
+  for (int i = 0; i < 2; ++i)
+    job.start(i, [&, i](Context& context) {
+      int failures = 0;
+      train_in(context, trainings[i], [&](std::int64_t, Training&) {
+        if (failures++ < 5) throw TimeoutError("a slow machine");
+      });
+    });
+  EXPECT_THAT(job.wait(), ElementsAre(Pair("worker/0.0", ""), Pair("worker/1.0", "")));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(trainings[i].each_once());
+}
+
+TEST(ElasticRun, APeerThatBreaksTheProtocolIsALostPeer) {
+  ElasticWorkers job(/*initial=*/2, /*most=*/2);
+  Trainings trainings;
+  for (int i = 0; i < 2; ++i)
+    job.start(i, [&, i](Context& context) {
+      bool broken = i == 0;
+      train_in(context, trainings[i], [&](std::int64_t step, Training&) {
+        if (step == 7 && std::exchange(broken, false))
+          throw ProtocolError("a chunk that does not fit its message");
+      });
+    });
+  EXPECT_THAT(job.wait(), ElementsAre(Pair("worker/0.0", ""), Pair("worker/1.0", "")));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(trainings[i].each_once());
+    EXPECT_EQ(trainings[i].calls, 2);
+  }
 }
 
 TEST(ElasticRun, AloneAndInAFixedJobTheLoopRunsOnceAndItsErrorsPass) {

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "cohort/base/error.h"
+#include "cohort/train/elastic/snapshot_transfer.h"
 
 namespace cohort::elastic {
 
@@ -48,8 +49,8 @@ void State::register_reset_callbacks(std::vector<std::function<void()>> callback
   for (auto& callback : callbacks) reset_callbacks_.push_back(std::move(callback));
 }
 
-Snapshot State::capture() const {
-  Snapshot live;
+TrainingSnapshot State::capture() const {
+  TrainingSnapshot live;
   for (const auto& part : parts_) part->capture(live);
   return live;
 }
@@ -97,7 +98,7 @@ void State::restore() {
 }
 
 void State::sync(collective::CallOptions options) {
-  Snapshot live = capture();
+  TrainingSnapshot live = capture();
   if (members_) {
     collective::Group& group = members_->group();
     const std::array<std::int64_t, 2> mine{commits_, checksum(live)};
@@ -105,10 +106,16 @@ void State::sync(collective::CallOptions options) {
     group.all_gather(mine.data(), all.data(), mine.size(), collective::DataType::i64, options);
     const auto donor =
         std::ranges::max_element(all, [](const auto& a, const auto& b) { return a[0] < b[0]; });
-    if (std::ranges::any_of(all, [&](const auto& one) { return one != *donor; })) {
-      live = broadcast_snapshot(group, live, static_cast<int>(donor - all.begin()), options);
-      if (donor - all.begin() != group.rank())
-        for (const auto& part : parts_) part->restore(live);
+    const int giver = static_cast<int>(donor - all.begin());
+    std::vector<int> others;  // that have something else
+    for (int rank = 0; rank < group.size(); ++rank)
+      if (all[static_cast<std::size_t>(rank)] != *donor) others.push_back(rank);
+    if (group.rank() == giver && !others.empty()) {
+      SnapshotSender(group, others, live, options).wait();
+    } else if (std::ranges::find(others, group.rank()) != others.end()) {
+      SnapshotReceiver receiver(group, giver, options);
+      live = {receiver.values(), receiver.take()};
+      for (const auto& part : parts_) part->restore(live);
     }
     commits_ = (*donor)[0];
     for (const auto& part : parts_) part->set_members(group.rank(), group.size());

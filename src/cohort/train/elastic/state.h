@@ -14,6 +14,7 @@
 
 #include "cohort/collective/group.h"
 #include "cohort/membership/protocol/view.h"
+#include "cohort/train/elastic/interruptions.h"
 #include "cohort/train/elastic/part.h"
 #include "cohort/train/elastic/snapshot.h"
 
@@ -30,12 +31,6 @@ class Members {
   virtual void committed(std::int64_t commits) = 0;
 };
 
-// Thrown by State::commit and check_host_updates on all workers alike, and caught by run(): members
-// are about to come or go, nothing is lost. Let it pass.
-class MembersChange : public Error {
-  using Error::Error;
-};
-
 // What a training loop of one's own needs to go on when workers come and go: Horovod's elastic
 // state. Things are registered by name once, before run(); the loop says when they fit together:
 //
@@ -47,7 +42,7 @@ class MembersChange : public Error {
 //     for (; epoch < epochs; ++epoch) { ...; state.commit(); }
 //   });
 //
-// The state counts its commits. Whoever has made most of them is the one that others copy from, so
+// The state counts its commits. The worker with the most of them is the one that others copy from, so
 // every worker must commit at the same points of the loop, and what it commits must be the same on
 // all: what comes out of collectives, and what follows from it.
 //
@@ -111,14 +106,14 @@ class State {
     return "value";
   }
   void add(std::unique_ptr<Part> part);
-  Snapshot capture() const;
+  TrainingSnapshot capture() const;
   bool change_is_due(const collective::CallOptions& options) const;
 
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<std::function<void()>> reset_callbacks_;
   Members* members_ = nullptr;
   std::int64_t commits_ = membership::kNoState;
-  Snapshot saved_;
+  TrainingSnapshot saved_;
   bool has_saved_ = false;
 };
 

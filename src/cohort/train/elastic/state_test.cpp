@@ -58,7 +58,7 @@ struct ToyTraining {
 
   // All of it in a line of text.
   std::string bits() const {
-    train::NamedTensors tensors{{"average", average}};
+    train::TensorMap tensors{{"average", average}};
     for (const torch::Tensor& tensor : train::optimizer_state_tensors(adam))
       tensors.emplace(std::to_string(tensors.size()), tensor);
     std::ostringstream text;
@@ -136,7 +136,7 @@ TEST(ElasticState, TrainingGoesOnFromARestoreAsIfNothingHadHappened) {
   EXPECT_EQ(interrupted.bits(), straight.bits());
 }
 
-TEST(ElasticState, SyncGivesEverybodyTheStateOfWhoeverHasTheMostCommits) {
+TEST(ElasticState, SyncGivesAllRanksTheStateOfTheOneWithTheMostCommits) {
   std::vector<std::string> bits(3);
   std::string donor;
   parallel::on_ranks(3, [&](collective::Group& group) {
@@ -238,7 +238,7 @@ TEST(ElasticState, CheckForUpdatesSavesOnlyWhereAChangeIsDue) {
   });
 }
 
-// What is saved when the view is over counts: nobody has to do it again.
+// What is saved when the view is over counts: no worker has to do it again.
 TEST(ElasticState, ACommitAtTheEndOfAViewIsKeptAndTells) {
   ToyTraining training;
   auto groups = collective::make_inproc_groups(1, std::chrono::seconds(30));

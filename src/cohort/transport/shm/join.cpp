@@ -3,9 +3,12 @@
 #include <sys/random.h>
 
 #include <array>
+#include <cstring>
+#include <string_view>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/text.h"
 #include "cohort/transport/shm/fd_passing.h"
 #include "cohort/transport/shm/mapped_arena.h"
 
@@ -15,6 +18,9 @@ namespace {
 
 // No process may hold up the others for longer by connecting and saying nothing.
 constexpr auto kHandshakeLimit = std::chrono::seconds(5);
+// What rank 0 publishes in place of a socket's name where all go on in the memory that they hold;
+// the table's offset follows.
+constexpr std::string_view kHeld = "held ";
 
 std::string random_name() {
   std::array<std::uint64_t, 2> bits;
@@ -57,19 +63,32 @@ std::shared_ptr<Arena> join(Rendezvous& rendezvous, const JoinOptions& options, 
   ArenaLayout layout{options.size,
                      options.part_bytes != 0 ? options.part_bytes : default_part_bytes()};
   const std::string key = options.key + "/socket";
+  const bool carries = options.carried != nullptr;
+  const auto held = carries ? options.carried->common(options.claims) : nullptr;
   std::shared_ptr<MappedArena> arena;
-  if (options.rank == 0) {
+  if (options.rank == 0 && held && CarriedMemory::belongs_to(*held, options.claims)) {
+    const std::size_t bytes = Arena::table_bytes(options.size);
+    std::byte* table = held->allocate(bytes);
+    std::memset(table, 0, bytes);
+    const auto offset = static_cast<std::size_t>(table - held->data());
+    rendezvous.set(key, fmt::format("{}{}", kHeld, offset), deadline);
+    arena = std::make_shared<MappedArena>(0, options.size, held, offset);
+  } else if (options.rank == 0) {
     const UniqueFd file = make_arena_file(layout);
-    auto mapping = std::make_unique<Mapping>(file, layout.file_bytes());
-    arena = std::make_shared<MappedArena>(0, layout, std::move(mapping));
+    const std::string name = random_name();
+    auto memory = std::make_shared<ArenaMemory>(name, file, layout, 0, carries);
+    arena = std::make_shared<MappedArena>(0, options.size, std::move(memory), 0);
     if (options.size > 1) {
-      const std::string name = random_name();
       const UniqueFd listener = listen_abstract(name);
       rendezvous.set(key, name, deadline);
       serve(listener.get(), file, layout, options, deadline);
     }
+  } else if (const std::string name = rendezvous.get(key, deadline); name.starts_with(kHeld)) {
+    const auto offset = parse_unsigned(name.substr(kHeld.size()));
+    if (!held || !offset || *offset + Arena::table_bytes(options.size) > held->bytes())
+      throw ProtocolError("rank 0 goes on in memory that this rank does not hold");
+    arena = std::make_shared<MappedArena>(options.rank, options.size, held, *offset);
   } else {
-    const std::string name = rendezvous.get(key, deadline);
     const auto patiently = [&](auto&& wait) {
       return wait_checking(options.check, deadline, wait);
     };
@@ -81,10 +100,11 @@ std::shared_ptr<Arena> join(Rendezvous& rendezvous, const JoinOptions& options, 
     const FdMessage message =
         patiently([&](Deadline slice) { return receive_fd(socket.get(), slice); });
     layout.part_bytes = message.value;
-    auto mapping = std::make_unique<Mapping>(message.fd, layout.file_bytes());
-    arena = std::make_shared<MappedArena>(options.rank, layout, std::move(mapping));
+    auto memory = std::make_shared<ArenaMemory>(name, message.fd, layout, options.rank, carries);
+    arena = std::make_shared<MappedArena>(options.rank, options.size, std::move(memory), 0);
   }
   wait_checking(options.check, deadline, [&](Deadline slice) { arena->meet(slice); });
+  if (carries) options.carried->set(arena->memory());
   return arena;
 }
 

@@ -45,14 +45,17 @@ UniqueFd make_arena_file(const ArenaLayout& layout) {
   return fd;
 }
 
-MappedArena::MappedArena(int rank, const ArenaLayout& layout, std::unique_ptr<Mapping> mapping)
-    : Arena(rank, layout.size, mapping->data()),
-      mapping_(std::move(mapping)),
-      part_bytes_(layout.part_bytes) {
-  free_[layout.part_offset(rank)] = part_bytes_;
+ArenaMemory::ArenaMemory(std::string name, const UniqueFd& file, const ArenaLayout& layout,
+                         int part, bool keeps_pages)
+    : name_(std::move(name)),
+      layout_(layout),
+      part_(part),
+      keeps_pages_(keeps_pages),
+      mapping_(file, layout.file_bytes()) {
+  free_[layout.part_offset(part)] = layout.part_bytes;
 }
 
-std::byte* MappedArena::allocate(std::size_t bytes) {
+std::byte* ArenaMemory::allocate(std::size_t bytes) {
   // Whole pages for anything large, so that a freed block can be given back to the system.
   const std::size_t wanted =
       bytes >= kPage ? round_up(bytes, kPage) : round_up(std::max<std::size_t>(bytes, 1), 64);
@@ -66,22 +69,22 @@ std::byte* MappedArena::allocate(std::size_t bytes) {
     if (skipped > 0) free_[offset] = skipped;
     if (available > skipped + wanted) free_[start + wanted] = available - skipped - wanted;
     allocated_[start] = wanted;
-    return mapping_->data() + start;
+    return data() + start;
   }
   throw Error(fmt::format("no room for {} bytes in this rank's {} bytes of shared memory", bytes,
-                          part_bytes_),
+                          layout_.part_bytes),
               {.advice = "Free group buffers that are no longer used, or form the group with a "
                          "larger part_bytes."});
 }
 
-void MappedArena::free(std::byte* memory) {
-  std::size_t offset = static_cast<std::size_t>(memory - mapping_->data());
+void ArenaMemory::free(std::byte* memory) {
+  std::size_t offset = static_cast<std::size_t>(memory - data());
   std::lock_guard lock(mutex_);
   const auto it = allocated_.find(offset);
   COHORT_CHECK(it != allocated_.end(), "offset {} was not allocated", offset);
   std::size_t bytes = it->second;
   allocated_.erase(it);
-  if (bytes >= kReturnToSystem) ::madvise(memory, bytes, MADV_REMOVE);
+  if (bytes >= kReturnToSystem && !keeps_pages_) ::madvise(memory, bytes, MADV_REMOVE);
 
   auto next = free_.lower_bound(offset);
   if (next != free_.end() && next->first == offset + bytes) {
@@ -98,10 +101,13 @@ void MappedArena::free(std::byte* memory) {
   free_[offset] = bytes;
 }
 
+MappedArena::MappedArena(int rank, int size, std::shared_ptr<ArenaMemory> memory, std::size_t table)
+    : Arena(rank, size, memory->data() + table), memory_(std::move(memory)) {}
+
 SharedRef MappedArena::locate(const void* memory, std::size_t bytes) const {
   const auto* start = static_cast<const std::byte*>(memory);
-  if (start < mapping_->data() || start + bytes > mapping_->data() + mapping_->bytes()) return {};
-  return {SharedRef::Kind::offset, static_cast<std::uint64_t>(start - mapping_->data())};
+  if (start < memory_->data() || start + bytes > memory_->data() + memory_->bytes()) return {};
+  return {SharedRef::Kind::offset, static_cast<std::uint64_t>(start - memory_->data())};
 }
 
 void MappedArena::meet(Deadline deadline) {

@@ -104,14 +104,12 @@ TEST_P(TcpMessenger, MessagesOfEverySizeArriveWholeAndInOrder) {
 
 TEST_P(TcpMessenger, MessagesThatCameTogetherAreTakenOneByOne) {
   run(2, [&](int rank, Messenger& messenger) {
-    Bytes bytes(8);
-    for (int round = 0; round < 10; ++round) {
-      if (rank == 0)
-        for (int i = 0; i < 5; ++i) messenger.send(1, Lane::collective, bytes)->wait(8, soon());
-      if (rank == 1)
-        for (int i = 0; i < 5; ++i)
-          messenger.receive(0, Lane::collective, bytes)
-              ->wait(8, Deadline::after(std::chrono::seconds(5)));
+    for (unsigned message = 0; message < 50; ++message) {
+      Bytes bytes = rank == 0 ? pattern(8, message) : Bytes(8);
+      auto transfer = rank == 0 ? messenger.send(1, Lane::collective, bytes)
+                                : messenger.receive(0, Lane::collective, bytes);
+      transfer->wait(8, soon());
+      EXPECT_EQ(bytes, pattern(8, message)) << message;
     }
   });
 }

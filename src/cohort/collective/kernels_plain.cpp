@@ -1,9 +1,0 @@
-#include "cohort/collective/kernels_loops.h"
-
-namespace cohort::collective {
-
-const Kernels kernels_plain[kDataTypes][kReduceOps] = COHORT_KERNEL_TABLE;
-const CopyFunction copy_plain = copy_vectors;
-const CopyFunction copy_around_plain = copy_around_vectors;
-
-}  // namespace cohort::collective

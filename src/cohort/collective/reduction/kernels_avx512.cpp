@@ -1,0 +1,9 @@
+#include "cohort/collective/reduction/kernels_loops.h"
+
+namespace cohort::collective {
+
+const Kernels kernels_avx512[kDataTypes][kReduceOps] = COHORT_KERNEL_TABLE;
+const CopyFunction copy_avx512 = copy_vectors;
+const CopyFunction copy_around_avx512 = copy_around_vectors;
+
+}  // namespace cohort::collective

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cohort/train/callbacks/fit_state.h"
+
+namespace cohort::train {
+
+// When a callback is called, among those of the list.
+enum class CallbackOrder { broadcast, average, learning_rate, user, writers, checkpoint, screen };
+
+// Something that happens beside training. Writing one takes a class with one method:
+//
+//   struct Shout : cohort::Callback {
+//     void on_epoch_end(cohort::FitState& fit) override { fmt::print("{}\n", fit.logs["loss"]); }
+//   };
+//
+// Every worker process calls its own callbacks, on the thread of its first replica, between steps:
+// the model and the optimizer are at rest. Loss and metrics are already those of all workers, the
+// same everywhere. What should happen once a job (writing a file) asks fit.is_chief().
+//
+// Order: by order(), and within one order as given, so that metrics are averaged before anything
+// reads them, and the rate is set before it is logged, however the list was written.
+// In an elastic job an event may come twice with the same values, when a worker was lost while it
+// was handled: state (save_state) is put back before, what was written or printed stays. A worker
+// that joins later begins with on_train_begin and on_epoch_begin. Failure: an exception ends fit()
+// on this worker, and with it the job.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+
+  virtual CallbackOrder order() const { return CallbackOrder::user; }
+  // Whether it may ask for something (stop, interrupt, broadcast_variables) in on_step_begin or
+  // on_step_end. Where no callback of any worker may, workers do not wait for each other after a
+  // step; what is asked for all the same is heeded at the epoch's end.
+  virtual bool requests_in_steps() const { return true; }
+
+  virtual void on_train_begin(FitState&) {}
+  virtual void on_epoch_begin(FitState&) {}
+  virtual void on_step_begin(FitState&) {}  // what it asks for is heeded at the step's end
+  virtual void on_step_end(FitState&) {}    // fit.logs: of this step
+  virtual void on_epoch_end(FitState&) {}   // fit.logs: of the epoch, validation included
+  virtual void on_train_end(FitState&) {}
+  // In an elastic job workers came or went; fit.view and fit.view_reason say which and why. This
+  // worker may have become the chief, or be it no longer. Must not call collectives.
+  virtual void on_members_changed(FitState&) {}
+  // fit() is leaving by an exception: give back what is held. Must not throw.
+  virtual void on_failure(FitState&) noexcept {}
+
+  // What must survive a restart, as JSON under a name; an empty name: nothing. Callbacks of the
+  // same name are told apart by their order in the list.
+  virtual std::string state_name() const { return {}; }
+  virtual nlohmann::json save_state() const;
+  virtual void load_state(const nlohmann::json&) {}
+};
+
+// The callbacks that have state, each with the name that it is saved under: "name", and for further
+// ones of that name "name#2", "name#3".
+std::vector<std::pair<std::string, Callback*>> with_state(
+    std::span<const std::shared_ptr<Callback>> callbacks);
+
+}  // namespace cohort::train

@@ -1,0 +1,200 @@
+#include "cohort/train/loop/resume.h"
+
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/error.h"
+#include "cohort/base/log/log.h"
+#include "cohort/train/options/checks.h"
+
+namespace cohort::train {
+namespace {
+
+constexpr const char* kModel = "model";
+constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kTables = "tables";
+
+// Everything of a trainer that changes what is computed, by name.
+nlohmann::json values_of(const TrainerOptions& trainer) {
+  return {{"batch_size", trainer.batch_size},
+          {"virtual_shards", trainer.virtual_shards},
+          {"seed", trainer.seed},
+          {"deterministic", trainer.deterministic},
+          {"accumulate", trainer.accumulate},
+          {"clip_norm", trainer.clip_norm},
+          {"precision", static_cast<int>(trainer.precision)},
+          {"compression", static_cast<int>(trainer.compression)},
+          {"bucket_bytes", trainer.bucket_bytes},
+          {"allow_unused", trainer.allow_unused},
+          {"metrics", trainer.metrics.size()}};
+}
+
+void expect_same(const char* what, std::uint64_t saved, std::uint64_t asked) {
+  if (saved == asked) return;
+  throw InvalidInput(
+      fmt::format("the checkpoint was made with {} {}, this training has {}", what, saved, asked),
+      {.advice = fmt::format("Give {} {}, or begin a new folder.", what, saved)});
+}
+
+nlohmann::json save(const Sums& sums) {
+  return {{"values", sums.values}, {"samples", sums.samples}};
+}
+
+Sums load_sums(const nlohmann::json& saved, std::size_t metrics) {
+  Sums sums(metrics);
+  auto values = saved.at("values").get<std::vector<double>>();
+  if (values.size() != sums.values.size())
+    throw InvalidInput(fmt::format("the checkpoint was made with {} metrics, this training has {}",
+                                   values.size() - 1, metrics),
+                       {.advice = "Use the same metrics, or begin a new folder."});
+  sums.values = std::move(values);
+  sums.samples = saved.at("samples").get<double>();
+  return sums;
+}
+
+std::optional<Checkpoint> load_own(const ResumeSources& sources) {
+  if (sources.own.empty()) return std::nullopt;
+  return load_latest(sources.own, [&](const TrainingState& state) {
+    return state.step > sources.after && state.extra.value(kJob, std::string()) == sources.job;
+  });
+}
+
+std::optional<Checkpoint> load_asked(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  const std::filesystem::path asked(path);
+  if (asked.extension() == ".json" || std::filesystem::is_regular_file(asked))
+    return load_checkpoint(asked);
+  if (asked.extension() == ".safetensors")
+    throw InvalidInput(fmt::format("resume is {}, which is no checkpoint", path),
+                       {.advice = "Give the step-*.json beside it or the folder; "
+                                  "cohort::load_weights() takes weights alone."});
+  return load_latest(asked);
+}
+
+}  // namespace
+
+nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit,
+                             const Dataset& data) {
+  nlohmann::json values = values_of(trainer);
+  const auto identity = [&](const Dataset& set) {
+    return identity_of(set, trainer.seed, trainer.deterministic);
+  };
+  values.update({{"epochs", fit.epochs},
+                 {"steps_per_epoch", fit.steps_per_epoch},
+                 {"max_steps", fit.max_steps},
+                 {"shuffle", fit.shuffle},
+                 {"resume", fit.resume.empty() ? "not set" : "set"},
+                 {"training data", identity(data)},
+                 {"validation data", fit.validation ? identity(*fit.validation) : nullptr},
+                 {"validation_batch_size", fit.validation_batch_size},
+                 {"validate_every", fit.validate_every},
+                 {"fast_dev_run", fit.fast_dev_run}});
+  return values;
+}
+
+ResumePoint ResumePoint::find(Agreement& agreement, int replicas, const ResumeSources& sources,
+                              const TrainerOptions& options) {
+  ResumePoint point;
+  if (sources.own.empty() && sources.asked.empty()) return point;
+  const std::string text = agreement.broadcast_text([&]() -> std::string {
+    auto own = load_own(sources);
+    const bool is_own = own.has_value();
+    point.checkpoint_ = is_own ? std::move(own) : load_asked(sources.asked);
+    if (point.checkpoint_)
+      return nlohmann::json{{"own", is_own}, {"state", to_json(point.checkpoint_->state)}}.dump();
+    if (sources.after == 0)
+      log::info("{} has no checkpoint yet: training begins from the start",
+                sources.asked.empty() ? sources.own : sources.asked);
+    return {};
+  });
+  if (text.empty()) return point;
+  const auto found = nlohmann::json::parse(text);
+  point.is_own_ = found.at("own").get<bool>();
+  point.state_ = training_state_from(found.at("state"));
+  expect_same("seed", point.state_->seed, options.seed);
+  expect_same("batch_size", static_cast<std::uint64_t>(point.state_->global_batch_size),
+              static_cast<std::uint64_t>(options.batch_size));
+  if (options.virtual_shards > 0)
+    expect_same("virtual_shards", static_cast<std::uint64_t>(point.state_->virtual_shards),
+                static_cast<std::uint64_t>(options.virtual_shards));
+  if (point.state_->virtual_shards < replicas)
+    throw InvalidInput(fmt::format("the checkpoint's {} virtual shards are too few for {} replicas",
+                                   point.state_->virtual_shards, replicas),
+                       {.advice = "Resume with fewer workers, or begin anew with more shards."});
+  return point;
+}
+
+int ResumePoint::shards(int otherwise) const {
+  return state_ ? static_cast<int>(state_->virtual_shards) : otherwise;
+}
+
+std::optional<std::string> ResumePoint::stop_reason() const {
+  if (!is_own_ || !state_->extra.contains(kStopReason)) return std::nullopt;
+  return state_->extra.at(kStopReason).get<std::string>();
+}
+
+Position ResumePoint::restore(ReplicaTrainer& trainer, const Position& otherwise,
+                              std::span<const std::shared_ptr<Callback>> callbacks) const {
+  if (!state_) return otherwise;
+  if (trainer.shards() != state_->virtual_shards)
+    throw InvalidInput(
+        fmt::format("this trainer has begun with {} virtual shards, the checkpoint has {}",
+                    trainer.shards(), state_->virtual_shards),
+        {.advice = "Resume before anything else is done with the trainer."});
+  if (checkpoint_) {
+    restore_tensors(trainer, *checkpoint_);
+    trainer.sync().steps->restore_tables(pieces_of(*checkpoint_, kTables), state_->step);
+  }
+  return restore_state(trainer, *state_, callbacks, otherwise.sums.values.size() - 1);
+}
+
+void restore_tensors(ReplicaTrainer& trainer, const Checkpoint& checkpoint) {
+  restore_module(checkpoint, kModel, trainer.model().module());
+  restore_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
+                    ParameterNames(trainer.model().module()));
+}
+
+Position restore_state(ReplicaTrainer& trainer, const TrainingState& state,
+                       std::span<const std::shared_ptr<Callback>> callbacks, std::size_t metrics) {
+  const auto& extra = state.extra;
+  trainer.learning_rate().set_base(extra.at("base_learning_rate").get<double>());
+  trainer.loss_scale().restore(extra.at("loss_scale").get<double>(),
+                               extra.at("good_steps").get<int>());
+  for (const auto& [name, callback] : with_state(callbacks))
+    if (state.callbacks.contains(name)) callback->load_state(state.callbacks.at(name));
+  return {.epoch = state.epoch,
+          .step_in_epoch = state.steps_in_epoch,
+          .step = state.step,
+          .sums = load_sums(extra.at("epoch_sums"), metrics)};
+}
+
+Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
+                           const TrainerOptions& options,
+                           std::span<const std::shared_ptr<Callback>> callbacks) {
+  const parallel::TableImages tables = trainer.sync().steps->gather_state();
+  Checkpoint checkpoint;
+  checkpoint.state = {.step = position.step,
+                      .epoch = position.epoch,
+                      .steps_in_epoch = position.step_in_epoch,
+                      .samples_in_epoch = static_cast<std::int64_t>(position.sums.samples),
+                      .seed = options.seed,
+                      .virtual_shards = trainer.shards(),
+                      .global_batch_size = options.batch_size,
+                      .extra = {{"base_learning_rate", trainer.learning_rate().base()},
+                                {"loss_scale", trainer.loss_scale().scale()},
+                                {"good_steps", trainer.loss_scale().good_steps()},
+                                {"epoch_sums", save(position.sums)}}};
+  const nlohmann::json values = values_of(options);
+  for (const auto& [name, value] : values.items()) checkpoint.state.config[name] = value.dump();
+  for (const auto& [name, callback] : with_state(callbacks))
+    checkpoint.state.callbacks[name] = callback->save_state();
+  add_module(checkpoint, kModel, trainer.model().module());
+  add_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
+                ParameterNames(trainer.model().module()));
+  if (!tables.empty()) add_pieces(checkpoint, kTables, tables);
+  return checkpoint;
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,155 @@
+#include "cohort/train/options/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <unordered_set>
+
+#include "cohort/base/data/crc32c.h"
+#include "cohort/base/error.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text.h"
+#include "cohort/train/checkpoint/safetensors.h"
+
+namespace cohort::train {
+namespace {
+
+constexpr std::int64_t kComparedSamples = 8;
+
+void check_metrics(const std::vector<Metric>& metrics) {
+  const std::set<std::string> taken = {"loss", "lr", "grad_norm"};
+  std::set<std::string> names;
+  for (const Metric& metric : metrics) {
+    expect(!metric.name.empty(), "a metric has no name", "Name it.");
+    expect(metric.sum != nullptr, fmt::format("metric '{}' has no function", metric.name),
+           "Set its `sum`.");
+    expect(!taken.contains(metric.name),
+           fmt::format("metric '{}' has a name that the Trainer uses itself", metric.name),
+           fmt::format("Choose a name other than {}.", join({taken.begin(), taken.end()}, ", ")));
+    expect(names.insert(metric.name).second,
+           fmt::format("two metrics are called '{}'", metric.name), "Give each its own name.");
+  }
+}
+
+std::uint32_t checksum(const torch::Tensor& tensor, std::uint32_t sum) {
+  const std::string head =
+      fmt::format("{} {}", c10::toString(tensor.scalar_type()), shape_text(tensor.sizes().vec()));
+  const torch::Tensor here = on_cpu(tensor.detach());
+  return crc32c(here.data_ptr(), here.nbytes(), crc32c(head.data(), head.size(), sum));
+}
+
+std::uint32_t checksum_of_some(const Dataset& data, std::uint64_t seed) {
+  std::vector<std::int64_t> indices;
+  const std::int64_t count = std::min(kComparedSamples, data.size());
+  for (std::int64_t i = 0; i < count; ++i)
+    indices.push_back(count == 1 ? 0 : i * (data.size() - 1) / (count - 1));
+  const Batch batch = get_rows(data, indices, {.seed = seed, .epoch = 0});
+  return checksum(batch.target, checksum(batch.data, 0));
+}
+
+}  // namespace
+
+void expect(bool good, const std::string& what, const std::string& advice) {
+  if (!good) throw InvalidInput(what, {.advice = advice});
+}
+
+void check(const TrainerOptions& options, const parallel::Strategy& strategy) {
+  expect(options.batch_size >= 1,
+         fmt::format("batch_size must be at least 1, got {}", options.batch_size),
+         "Give the samples of a step, over all workers.");
+  expect(options.accumulate >= 1,
+         fmt::format("accumulate must be at least 1, got {}", options.accumulate),
+         "Give the micro-batches of a shard.");
+  expect(options.clip_norm >= 0,
+         fmt::format("clip_norm must be 0 (none) or positive, got {}", options.clip_norm),
+         "Give the greatest norm of the averaged gradient.");
+  expect(options.virtual_shards == 0 || options.virtual_shards >= strategy.replicas(),
+         fmt::format("virtual_shards must be 0 or at least the {} replicas, got {}",
+                     strategy.replicas(), options.virtual_shards),
+         "Give at least one a replica, or 0.");
+  int shards = std::max(options.virtual_shards, strategy.shards());
+  expect(options.batch_size >= shards,
+         fmt::format("batch_size must be at least the {} shards of a batch, got {}", shards,
+                     options.batch_size),
+         "Give a larger batch_size (it is that of all workers together), or fewer shards.");
+  check_metrics(options.metrics);
+}
+
+void check(const FitOptions& options, const Dataset& data, std::int64_t batch_size) {
+  expect(options.epochs >= 0, fmt::format("epochs must be 0 or more, got {}", options.epochs),
+         "Give the epochs of the whole training.");
+  std::int64_t most = (data.size() + batch_size - 1) / batch_size;
+  expect(options.steps_per_epoch >= 0 && options.steps_per_epoch <= most,
+         fmt::format("steps_per_epoch must be 0 to {}, got {}: {} samples in batches of {} are {} "
+                     "steps",
+                     most, options.steps_per_epoch, data.size(), batch_size, most),
+         "Give no more than that, or 0 for all.");
+  expect(options.max_steps >= 0,
+         fmt::format("max_steps must be 0 (no limit) or more, got {}", options.max_steps),
+         "Give the steps of the whole training.");
+  expect(options.validate_every >= 0,
+         fmt::format("validate_every must be 0 (at the end of an epoch) or more steps, got {}",
+                     options.validate_every),
+         "Give a number of steps.");
+  expect(
+      options.validate_every == 0 || options.validation,
+      fmt::format("validate_every is {}, but there is no validation data", options.validate_every),
+      "Set FitOptions::validation too.");
+  if (options.validation) expect_samples(options.validation.get(), "the validation data set");
+}
+
+void expect_samples(const Dataset* data, const char* what) {
+  expect(data != nullptr, fmt::format("{} is null", what), "Give a data set.");
+  expect(data->size() > 0, fmt::format("{} has no samples", what),
+         "Look at how it is made; leave it out where there is none.");
+}
+
+void check_optimizer(const torch::optim::Optimizer& optimizer, const torch::nn::Module& module) {
+  std::unordered_set<const void*> given, own;
+  for (const auto& group : optimizer.param_groups())
+    for (const torch::Tensor& parameter : group.params())
+      given.insert(parameter.unsafeGetTensorImpl());
+  std::vector<std::string> untrained;
+  for (const auto& item : module.named_parameters()) {
+    own.insert(item.value().unsafeGetTensorImpl());
+    if (item.value().requires_grad() && !given.contains(item.value().unsafeGetTensorImpl()))
+      untrained.push_back(item.key());
+  }
+  const auto foreign = std::count_if(given.begin(), given.end(),
+                                     [&](const void* impl) { return !own.contains(impl); });
+  expect(foreign == 0,
+         fmt::format("{} of the optimizer's {} parameters are not of the model {}, which has {}",
+                     foreign, given.size(), module.name(), own.size()),
+         "Make the optimizer over the parameters of the module that the Trainer gets "
+         "(net->parameters()).");
+  if (!untrained.empty())
+    log::warning(
+        "the optimizer has no parameter group for {}: they stay as they are. Set "
+        "requires_grad to false where that is meant",
+        join(untrained, ", "));
+}
+
+void check_loss(const torch::Tensor& loss) {
+  if (loss.numel() == 1) return;
+  throw InvalidInput(fmt::format("the loss is a tensor of shape {}, not one number",
+                                 shape_text(loss.sizes().vec())),
+                     {.advice = "Return the mean over the batch: loss.mean()."});
+}
+
+nlohmann::json identity_of(const Dataset& data, std::uint64_t seed, bool contents) {
+  nlohmann::json identity{{"samples", data.size()}, {"checksum", nullptr}};
+  if (!contents) return identity;
+  const torch::NoGradGuard no_grad;
+  const std::uint32_t sum = checksum_of_some(data, seed);
+  if (sum == checksum_of_some(data, seed))
+    identity["checksum"] = fmt::format("{:08x}", sum);
+  else
+    log::warning(
+        "the data set gives other values each time a sample is read: the training cannot "
+        "be repeated. Draw random numbers from the DrawKey that get() is given");
+  return identity;
+}
+
+}  // namespace cohort::train

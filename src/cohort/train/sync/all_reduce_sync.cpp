@@ -1,0 +1,128 @@
+#include "cohort/train/sync/all_reduce_sync.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "cohort/base/error.h"
+#include "cohort/parallel/tensors/broadcast_state.h"
+#include "cohort/train/sync/named.h"
+#include "cohort/train/sync/sums_table.h"
+
+namespace cohort::train {
+
+AllReduceSync::AllReduceSync(const parallel::Replica& replica, std::chrono::milliseconds timeout,
+                             std::shared_ptr<parallel::BlockPool> own)
+    : replica_(replica),
+      timeout_(timeout),
+      memory_(std::make_shared<parallel::GradientMemory>(*replica.group, std::move(own))) {}
+
+void AllReduceSync::attach(const SyncedModel& model, std::vector<collective::ShardRange> runs,
+                           std::function<void(std::size_t bucket)> on_bucket) {
+  model_.emplace(model);
+  runs_ = std::move(runs);
+  const TrainerOptions& options = model.options;
+  parameters_ = named(model.module.named_parameters());
+  gradients_.emplace(*replica_.group, parameters_,
+                     parallel::GradientSyncOptions{.bucket_bytes = options.bucket_bytes,
+                                                   .shards = model.shards,
+                                                   .runs = runs_,
+                                                   .on_bucket = std::move(on_bucket),
+                                                   .allow_unused = options.allow_unused,
+                                                   .compression = options.compression,
+                                                   .reducer = options.reducer,
+                                                   .memory = memory_});
+  buffers_.emplace(
+      *replica_.group,
+      options.deterministic ? named(model.module.named_buffers()) : parallel::NamedTensors{},
+      model.shards, runs_);
+  attach_tables(model.module);
+}
+
+void AllReduceSync::attach_tables(torch::nn::Module& module) {
+  const std::string table = parallel::LocalTables::first_table(module);
+  if (replica_.size > 1 && !table.empty())
+    throw InvalidInput(fmt::format("embedding table '{}' cannot be shared by {} replicas that add "
+                                   "up gradients among themselves",
+                                   table, replica_.size),
+                       {.advice = "Use --distribution_strategy parameter_server."});
+  tables_.emplace(module);
+}
+
+collective::ShardRange AllReduceSync::own_shards() const {
+  return {gradients_->first_shard(), gradients_->shard_count()};
+}
+
+void AllReduceSync::broadcast_from_first() {
+  parallel::broadcast_parameters(*replica_.group, model_->module, 0);
+  parallel::broadcast_optimizer_state(*replica_.group, model_->optimizer, 0);
+}
+
+void AllReduceSync::broadcast_buffers() {
+  if (!model_->options.deterministic)
+    parallel::broadcast_parameters(*replica_.group, named(model_->module.named_buffers()), 0);
+}
+
+void AllReduceSync::begin_shard(int shard) {
+  gradients_->begin_shard(shard);
+  buffers_->begin_shard();
+}
+
+void AllReduceSync::end_shard(double weight) {
+  gradients_->end_shard();
+  buffers_->end_shard(weight);
+}
+
+StepResult AllReduceSync::finish_step(const StepInfo& info, std::span<const Sums> mine) {
+  bool flag = false;
+  StepResult result = reduce_step(info, mine, flag);
+  apply_step(result);
+  return result;
+}
+
+StepResult AllReduceSync::reduce_step(const StepInfo& info, std::span<const Sums> mine,
+                                      bool& flag) {
+  gradients_->finish(deadline());
+  buffers_->reduce(deadline());
+  std::array<double, 2> counts{info.may_request ? 1.0 : 0.0, flag ? 1.0 : 0.0};
+  const SumsTable table(replica_, mine, gradients_->first_shard(), model_->shards,
+                        model_->options.metrics.size(), counts, deadline());
+  waited_ += table.waited();
+  shard_samples_.clear();
+  for (int shard = 0; shard < model_->shards; ++shard)
+    shard_samples_.push_back(static_cast<std::uint32_t>(table.samples(shard)));
+  flag = counts[1] > 0;
+  return {.sums = table.total(), .steps_done = info.step + 1, .may_request = counts[0] > 0};
+}
+
+void AllReduceSync::apply_step(StepResult& result) {
+  buffers_->apply();
+  const double scale = model_->loss_scale.scale();
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  if (model_->loss_scale.unscale(parameters_)) {
+    const double limit = model_->options.clip_norm;
+    if (limit > 0 || model_->options.log_gradient_norm)
+      result.gradient_norm = parallel::clip_gradients(parameters_, limit > 0 ? limit : kNoLimit);
+    model_->optimizer.step();
+    tables_->update(scale);
+  } else {
+    tables_->drop_gradients();
+  }
+}
+
+std::vector<std::uint16_t> AllReduceSync::shard_owners() const {
+  std::vector<std::uint16_t> owners(static_cast<std::size_t>(model_->shards));
+  std::uint16_t rank = 0;
+  for (const auto& run : collective::runs_of(replica_.size, model_->shards, runs_))
+    std::fill_n(owners.begin() + run.first, run.count, rank++);
+  return owners;
+}
+
+void AllReduceSync::add_table_sizes(Logs& logs) const {
+  for (const auto& size : tables_->sizes())
+    logs["rows_" + size.table] = static_cast<double>(size.rows);
+}
+
+}  // namespace cohort::train

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cohort/base/deadline.h"
+#include "cohort/parallel/gradients/replica.h"
+#include "cohort/train/model/metric.h"
+
+namespace cohort::train {
+
+// Sums of numbered items (the shards of a step, the batches of an evaluation) that the replicas of
+// a job have computed apart. One all-reduce of a table in which every row is zero but at its owner;
+// rows are then added in their order, so that it does not matter which replica had which.
+// A value, made by one collective call.
+class SumsTable {
+ public:
+  // Collective. `mine` are the items [first, first + mine.size()) of `items`. `counts` travel along:
+  // on return each is the sum over all replicas.
+  SumsTable(const parallel::Replica& replica, std::span<const Sums> mine, std::int64_t first,
+            std::int64_t items, std::size_t metrics, std::span<double> counts, Deadline deadline);
+
+  Sums total() const;
+  double samples(std::int64_t item) const;
+  std::chrono::nanoseconds waited() const { return waited_; }
+
+ private:
+  std::int64_t items_;
+  std::size_t width_;  // loss, metrics, samples
+  std::vector<double> table_;
+  std::chrono::nanoseconds waited_{};
+};
+
+}  // namespace cohort::train
