@@ -21,7 +21,7 @@ namespace {
 // The one global of the library: the sink that every line goes through.
 struct Sink {
   std::atomic<Level> level = Level::info;
-  std::atomic<bool> hurry = false;
+  std::atomic<bool> drop_if_blocked = false;
 
   std::mutex mutex;  // held by the thread that writes to standard error, perhaps for long
   std::function<void()> before_line;
@@ -103,7 +103,7 @@ void write_kept(Sink& sink, bool wait) {
     const std::string line = take_kept(sink);
     if (line.empty()) return;
     if (sink.before_line) sink.before_line();
-    if (!write_to_reader(STDERR_FILENO, line, sink.hurry) && wait) return;
+    if (!write_to_reader(STDERR_FILENO, line, sink.drop_if_blocked) && wait) return;
   }
 }
 
@@ -172,7 +172,7 @@ void write_line(Sink& sink, Level level, std::string_view text, bool wait) {
   std::lock_guard lock(sink.mutex);
   write_kept(sink, true);
   if (sink.before_line) sink.before_line();
-  write_to_reader(STDERR_FILENO, line, sink.hurry);
+  write_to_reader(STDERR_FILENO, line, sink.drop_if_blocked);
 }
 
 }  // namespace
@@ -207,10 +207,10 @@ void write_report(std::string_view text) {
   std::lock_guard lock(sink().mutex);
   write_kept(sink(), true);
   if (sink().before_line) sink().before_line();
-  write_to_reader(STDERR_FILENO, text, sink().hurry);
+  write_to_reader(STDERR_FILENO, text, sink().drop_if_blocked);
 }
 
-void hurry() { sink().hurry = true; }
+void drop_if_blocked() { sink().drop_if_blocked = true; }
 
 void set_before_line(std::function<void()> hook) {
   std::lock_guard lock(sink().mutex);

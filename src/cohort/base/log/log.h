@@ -42,7 +42,7 @@ constexpr std::size_t kMaxKept = 1000;  // lines, of PIPE_BUF bytes at most
 // Text as it is, whatever the level: for a report of several lines.
 void write_report(std::string_view text);
 // From here on a reader of standard error that does not read is not waited for (reader_output.h).
-void hurry();
+void drop_if_blocked();
 // Called before each line, under the sink's lock: the owner of a line kept on the terminal takes
 // it away first. One at a time; {} removes it. It must not log.
 void set_before_line(std::function<void()> hook);
