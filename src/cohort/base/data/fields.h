@@ -58,13 +58,12 @@ inline constexpr bool is_pair<std::pair<A, B>> = true;
 
 }  // namespace detail
 
-// `Out` has append(const char*, std::size_t): a std::string, or memory of fixed size.
-template <typename Out>
-class BasicFieldWriter {
+// Appends to a string that the caller owns.
+class FieldWriter {
  public:
   static constexpr bool kReads = false;
 
-  explicit BasicFieldWriter(Out& out) : out_(out) {}
+  explicit FieldWriter(std::string& out) : out_(out) {}
 
   template <typename T>
   void operator()(const T& value) {
@@ -135,10 +134,9 @@ class BasicFieldWriter {
           fmt::format("a message has a list or text of {}; at most {} allowed", size, max));
   }
 
-  Out& out_;
+  std::string& out_;
   std::size_t written_ = 0;
 };
-using FieldWriter = BasicFieldWriter<std::string>;
 
 class FieldReader {
  public:

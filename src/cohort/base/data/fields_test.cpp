@@ -66,7 +66,7 @@ const Sample kSample{.flag = true,
 
 TEST(Fields, AreWrittenInTheirOrderAndReadAgain) {
   const std::string bytes = encode_fields(kSample);
-  EXPECT_EQ(hex(bytes),
+  EXPECT_EQ(to_hex(bytes),
             "01"
             "02"
             "04030201"
@@ -121,7 +121,7 @@ TEST(Fields, OneOfSeveralMessagesIsToldByItsFirstByte) {
   for (const Either& message : {Either(Point{3, 4}), Either(Empty{})}) {
     std::string bytes;
     encode_tagged(message, 5, bytes);
-    EXPECT_EQ(hex(bytes), message.index() == 0 ? "0503000400" : "06");
+    EXPECT_EQ(to_hex(bytes), message.index() == 0 ? "0503000400" : "06");
     EXPECT_EQ(decode_tagged<Either>(5, bytes), message);
   }
   EXPECT_THROW(decode_tagged<Either>(5, ""), ProtocolError);

@@ -21,13 +21,12 @@ namespace {
 // The one global of the library: the sink that every line goes through.
 struct Sink {
   std::atomic<Level> level = Level::info;
-  std::atomic<bool> hurry = false;
+  std::atomic<bool> drop_if_blocked = false;
 
   std::mutex mutex;  // held by the thread that writes to standard error, perhaps for long
   std::function<void()> before_line;
 
   std::mutex queue_mutex;  // guards what follows; taken after `mutex`, and never held for long
-  std::string name = "cohort";
   std::deque<std::string> kept;
   std::uint64_t dropped = 0;
   bool has_writer = false;  // a thread waits for room
@@ -91,9 +90,9 @@ std::string take_kept(Sink& sink) {
     line = std::move(sink.kept.front());
     sink.kept.pop_front();
   } else if (const auto count = std::exchange(sink.dropped, 0); count > 0) {
-    line = fmt::format("{}: warning: {} of the log {} dropped, since standard error was not read\n",
-                       sink.name, count == 1 ? "1 line" : fmt::format("{} lines", count),
-                       count == 1 ? "was" : "were");
+    line = fmt::format(
+        "cohort: warning: {} of the log {} dropped, since standard error was not read\n",
+        count == 1 ? "1 line" : fmt::format("{} lines", count), count == 1 ? "was" : "were");
   }
   return line;
 }
@@ -104,7 +103,7 @@ void write_kept(Sink& sink, bool wait) {
     const std::string line = take_kept(sink);
     if (line.empty()) return;
     if (sink.before_line) sink.before_line();
-    if (!write_to_reader(STDERR_FILENO, line, sink.hurry) && wait) return;
+    if (!write_to_reader(STDERR_FILENO, line, sink.drop_if_blocked) && wait) return;
   }
 }
 
@@ -167,13 +166,13 @@ void write_line(Sink& sink, Level level, std::string_view text, bool wait) {
   std::string line;
   {
     std::lock_guard lock(sink.queue_mutex);
-    line = fmt::format("{}: {}{}\n", sink.name, label(level), text);
+    line = fmt::format("cohort: {}{}\n", label(level), text);
   }
   if (!wait) return keep(sink, std::move(line));
   std::lock_guard lock(sink.mutex);
   write_kept(sink, true);
   if (sink.before_line) sink.before_line();
-  write_to_reader(STDERR_FILENO, line, sink.hurry);
+  write_to_reader(STDERR_FILENO, line, sink.drop_if_blocked);
 }
 
 }  // namespace
@@ -189,12 +188,6 @@ std::optional<Level> parse_level(std::string_view text) {
   return std::nullopt;
 }
 
-void set_name(std::string name) {
-  std::lock_guard lock(sink().queue_mutex);
-  sink().name = std::move(name);
-}
-
-void set_level(Level level) { sink().level = level; }
 Level level() { return sink().level; }
 
 void write(Level level, std::string_view text) {
@@ -214,10 +207,10 @@ void write_report(std::string_view text) {
   std::lock_guard lock(sink().mutex);
   write_kept(sink(), true);
   if (sink().before_line) sink().before_line();
-  write_to_reader(STDERR_FILENO, text, sink().hurry);
+  write_to_reader(STDERR_FILENO, text, sink().drop_if_blocked);
 }
 
-void hurry() { sink().hurry = true; }
+void drop_if_blocked() { sink().drop_if_blocked = true; }
 
 void set_before_line(std::function<void()> hook) {
   std::lock_guard lock(sink().mutex);

@@ -23,9 +23,6 @@ enum class Level { debug, info, warning, error, off };
 // The level of that name; nothing when there is none.
 std::optional<Level> parse_level(std::string_view text);
 
-// Who speaks: replaces "cohort" in front of each line, e.g. by "worker/0".
-void set_name(std::string name);
-void set_level(Level level);
 Level level();
 void write(Level level, std::string_view text);
 void write_without_waiting(Level level, std::string_view text);
@@ -45,7 +42,7 @@ constexpr std::size_t kMaxKept = 1000;  // lines, of PIPE_BUF bytes at most
 // Text as it is, whatever the level: for a report of several lines.
 void write_report(std::string_view text);
 // From here on a reader of standard error that does not read is not waited for (reader_output.h).
-void hurry();
+void drop_if_blocked();
 // Called before each line, under the sink's lock: the owner of a line kept on the terminal takes
 // it away first. One at a time; {} removes it. It must not log.
 void set_before_line(std::function<void()> hook);

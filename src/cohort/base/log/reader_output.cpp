@@ -18,12 +18,12 @@ bool stop_is_pending() {
          (::sigismember(&pending, SIGINT) == 1 || ::sigismember(&pending, SIGTERM) == 1);
 }
 
-bool wait_for_room(int fd, bool hurry) {
+bool wait_for_room(int fd, bool drop_if_blocked) {
   pollfd entry{.fd = fd, .events = POLLOUT, .revents = 0};
   while (true) {
     int ready = ::poll(&entry, 1, kMomentMs);
     if (ready > 0) return true;  // room, or an error that write() names
-    if (ready == 0 && (hurry || stop_is_pending())) return false;
+    if (ready == 0 && (drop_if_blocked || stop_is_pending())) return false;
     if (ready < 0 && errno != EINTR) return false;
   }
 }
@@ -37,9 +37,9 @@ std::string_view first_piece(std::string_view text) {
 
 }  // namespace
 
-bool write_to_reader(int fd, std::string_view text, bool hurry) {
+bool write_to_reader(int fd, std::string_view text, bool drop_if_blocked) {
   while (!text.empty()) {
-    if (!wait_for_room(fd, hurry)) return false;
+    if (!wait_for_room(fd, drop_if_blocked)) return false;
     ssize_t count = ::write(fd, text.data(), first_piece(text).size());
     if (count >= 0)
       text.remove_prefix(static_cast<size_t>(count));

@@ -34,7 +34,7 @@ TEST(WriteToReader, WaitsForASlowReader) {
     for (ssize_t count; (count = ::read(pipe.reader.get(), buffer, sizeof buffer)) > 0;)
       taken += static_cast<size_t>(count);
   });
-  EXPECT_TRUE(write_to_reader(pipe.writer.get(), kMoreThanItHolds, /*hurry=*/false));
+  EXPECT_TRUE(write_to_reader(pipe.writer.get(), kMoreThanItHolds, /*drop_if_blocked=*/false));
   pipe.writer.reset();
   slow.join();
   EXPECT_EQ(taken, kMoreThanItHolds.size());
@@ -42,7 +42,7 @@ TEST(WriteToReader, WaitsForASlowReader) {
 
 TEST(WriteToReader, GivesUpOnAStuckReaderWhenInAHurry) {
   Pipe pipe;
-  EXPECT_FALSE(write_to_reader(pipe.writer.get(), kMoreThanItHolds, /*hurry=*/true));
+  EXPECT_FALSE(write_to_reader(pipe.writer.get(), kMoreThanItHolds, /*drop_if_blocked=*/true));
 }
 
 TEST(WriteToReader, GivesUpOnAStuckReaderWhenAskedToStop) {
@@ -52,7 +52,7 @@ TEST(WriteToReader, GivesUpOnAStuckReaderWhenAskedToStop) {
   ::sigaddset(&term, SIGTERM);
   ::pthread_sigmask(SIG_BLOCK, &term, &old);
   ::pthread_kill(::pthread_self(), SIGTERM);
-  EXPECT_FALSE(write_to_reader(pipe.writer.get(), kMoreThanItHolds, /*hurry=*/false));
+  EXPECT_FALSE(write_to_reader(pipe.writer.get(), kMoreThanItHolds, /*drop_if_blocked=*/false));
   int taken = 0;
   ::sigwait(&term, &taken);
   ::pthread_sigmask(SIG_SETMASK, &old, nullptr);

@@ -27,7 +27,7 @@ struct End {
   std::uint16_t port = 0;                  // in network order
 };
 
-struct Pair {
+struct AddressPair {
   sa_family_t family = AF_UNSPEC;
   End peer, own;
 };
@@ -48,14 +48,14 @@ End end_of(const sockaddr_storage& storage) {
   return end;
 }
 
-std::optional<Pair> pair_of(int fd) {
+std::optional<AddressPair> pair_of(int fd) {
   sockaddr_storage own{}, peer{};
   socklen_t own_size = sizeof own, peer_size = sizeof peer;
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_size) != 0 ||
       ::getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0)
     return std::nullopt;  // it is gone
   if (own.ss_family != AF_INET && own.ss_family != AF_INET6) return std::nullopt;
-  return Pair{own.ss_family, end_of(peer), end_of(own)};
+  return AddressPair{own.ss_family, end_of(peer), end_of(own)};
 }
 
 struct DiagRequest {
@@ -63,7 +63,7 @@ struct DiagRequest {
   inet_diag_req_v2 body;
 };
 
-DiagRequest request_for(const Pair& pair) {
+DiagRequest request_for(const AddressPair& pair) {
   DiagRequest request{};
   request.header = {
       .nlmsg_len = sizeof request, .nlmsg_type = SOCK_DIAG_BY_FAMILY, .nlmsg_flags = NLM_F_REQUEST};

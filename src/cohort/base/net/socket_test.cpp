@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-std::string message_of(const std::function<void()>& action) {
+std::string thrown_by(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
@@ -77,13 +77,13 @@ TEST(Socket, AProxyInTheEnvironmentIsNotUsed) {
 TEST(Socket, ErrorsNameTheAddressAndTheFix) {
   UniqueFd listener = listen_on(Endpoint::tcp("127.0.0.1", 0));
   Endpoint taken = local_endpoint(listener.get());
-  EXPECT_THAT(message_of([&] { listen_on(taken); }), HasSubstr(taken.to_string()));
-  EXPECT_THAT(message_of([&] { listen_on(taken); }), HasSubstr("choose another port"));
+  EXPECT_THAT(thrown_by([&] { listen_on(taken); }), HasSubstr(taken.to_string()));
+  EXPECT_THAT(thrown_by([&] { listen_on(taken); }), HasSubstr("choose another port"));
   listener.reset();
-  std::string refused = message_of([&] { connect_to(taken, soon()); });
+  std::string refused = thrown_by([&] { connect_to(taken, soon()); });
   EXPECT_THAT(refused, HasSubstr("cannot connect to " + taken.to_string()));
   EXPECT_THAT(refused, HasSubstr("Check that the process there runs"));
-  EXPECT_THAT(message_of([&] { connect_to(Endpoint::tcp("no-such-host.invalid", 1), soon()); }),
+  EXPECT_THAT(thrown_by([&] { connect_to(Endpoint::tcp("no-such-host.invalid", 1), soon()); }),
               HasSubstr("cannot resolve 'no-such-host.invalid'"));
   EXPECT_THROW(listen_on(Endpoint::unix_path(std::string(200, 'x'))), InvalidInput);
   EXPECT_THROW(Endpoint::tcp("host", 70000), InvalidInput);
@@ -171,7 +171,7 @@ TEST(NameLookup, ANameThatIsNotKnownIsNamed) {
   NameLookup lookup(Endpoint::tcp("no.example", 80),
                     [](const std::string&, int, auto&) { return EAI_NONAME; });
   ASSERT_TRUE(wait_ready(lookup.fd(), POLLIN, Deadline::after(std::chrono::seconds(30))));
-  EXPECT_THAT(message_of([&] { lookup.take(); }), ::testing::HasSubstr("no.example"));
+  EXPECT_THAT(thrown_by([&] { lookup.take(); }), ::testing::HasSubstr("no.example"));
 }
 
 TEST(NameLookup, MayBeGivenUpWhileTheNameServerIsAsked) {

@@ -138,13 +138,13 @@ TEST(HorovodRendezvous, AnAddressThatOtherMachinesReachIsRefused) {
 }
 
 // Sends a request as another user, and closes without waiting where `at_once`.
-void put_as_nobody(const Address& at, bool at_once) {
-  constexpr uid_t kNobody = 65534;
+void put_as_other_user(const Address& at, bool at_once) {
+  constexpr uid_t kOtherUser = 65534;
   const SocketAddress address = resolve(Endpoint::tcp(at.host, at.port), soon()).front();
   const pid_t child = ::fork();
   if (child == 0) {
     const std::string_view request = "PUT /global/0 HTTP/1.1\r\nContent-Length: 6\r\n\r\npoison";
-    const int fd = ::setuid(kNobody) == 0 ? ::socket(address.family(), SOCK_STREAM, 0) : -1;
+    const int fd = ::setuid(kOtherUser) == 0 ? ::socket(address.family(), SOCK_STREAM, 0) : -1;
     if (fd < 0 || ::connect(fd, address.get(), address.size) != 0) ::_exit(1);
     const ssize_t sent = ::send(fd, request.data(), request.size(), MSG_NOSIGNAL);
     char byte;
@@ -161,8 +161,8 @@ TEST(HorovodRendezvous, AnotherUserCannotPoisonIt) {
   HorovodRendezvous server;
   const Address& at = server.address();
   ask(at, "PUT", "/global/0", "honest");
-  put_as_nobody(at, false);
-  put_as_nobody(at, true);  // its closed socket looks like root's
+  put_as_other_user(at, false);
+  put_as_other_user(at, true);  // its closed socket looks like root's
   EXPECT_EQ(ask(at, "GET", "/global/0").body, "honest");
 }
 

@@ -147,13 +147,13 @@ MeetingNote::~MeetingNote() {
   if (!secret_.empty()) remove_quietly(secret_);
 }
 
-std::optional<MeetingPlace> read_meeting_note(const fs::path& folder, const std::string& name) {
+std::optional<StoreAccess> read_meeting_note(const fs::path& folder, const std::string& name) {
   const auto note = find_note(folder / (name + kNote));
   if (!note || process_ended(note->process)) return std::nullopt;
-  if (note->secret.empty()) return MeetingPlace{note->store, std::nullopt};
+  if (note->secret.empty()) return StoreAccess{note->store, std::nullopt};
   std::error_code code;
   if (!fs::exists(folder / note->secret, code)) return std::nullopt;  // rank 0 has just left
-  return MeetingPlace{note->store, Secret::from_file(folder / note->secret)};
+  return StoreAccess{note->store, Secret::from_file(folder / note->secret)};
 }
 
 MeetingWatch::MeetingWatch(const fs::path& folder)

@@ -41,15 +41,15 @@ class MeetingNote {
   std::string text_;
 };
 
-struct MeetingPlace {
+struct StoreAccess {
   Address store;
   std::optional<Secret> secret;  // where rank 0 made one
 };
 
 // What the note says; nothing while there is none, or one whose process has ended. Throws
 // InvalidInput when its secret can be read by others.
-std::optional<MeetingPlace> read_meeting_note(const std::filesystem::path& folder,
-                                              const std::string& name);
+std::optional<StoreAccess> read_meeting_note(const std::filesystem::path& folder,
+                                             const std::string& name);
 
 // Tells when to look for a note again. Confined to one thread.
 class MeetingWatch {

@@ -112,7 +112,7 @@ TEST(SessionMeeting, AcrossHostsWithAMasterTheStoreIsAtTheNextPort) {
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
-TEST(SessionMeeting, AcrossHostsWithoutAMeetingPlaceASentenceSaysWhatToSet) {
+TEST(SessionMeeting, AcrossHostsWithoutAMeetingFolderASentenceSaysWhatToSet) {
   ScratchFolder folder;
   const std::string text = message_of<InvalidInput>(
       [&] { join(open_mpi(1, 4, 2), options_in(folder, std::chrono::seconds(1))); });

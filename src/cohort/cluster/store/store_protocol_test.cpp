@@ -110,23 +110,23 @@ TEST(StoreProtocol, DamagedMessagesEitherDecodeOrThrowAProtocolError) {
 // What docs/store.md promises to clients of other versions.
 TEST(StoreProtocol, BytesOnTheWireStayAsTheyAre) {
   StoreRequest request = sample_request();
-  EXPECT_EQ(hex(encode(request)),
+  EXPECT_EQ(to_hex(encode(request)),
             "048877665544332211dc050000f9ffffffffffffff030000006b65790500000076006c7565010300"
             "00006f6c640300000008000000776f726b65722f300000000008000000776f726b65722f32");
   request.expected.reset();
   request.members.clear();
-  EXPECT_EQ(hex(encode(request)),
+  EXPECT_EQ(to_hex(encode(request)),
             "048877665544332211dc050000f9ffffffffffffff030000006b65790500000076006c7565000000"
             "000000000000");
-  EXPECT_EQ(hex(encode(StoreResponse{.status = StoreStatus::mismatch,
-                                     .id = 9,
-                                     .number = 1,
-                                     .key = "k",
-                                     .value = std::make_shared<const std::string>("v"),
-                                     .entries = {{"a", "1"}, {"b", ""}}})),
+  EXPECT_EQ(to_hex(encode(StoreResponse{.status = StoreStatus::mismatch,
+                                        .id = 9,
+                                        .number = 1,
+                                        .key = "k",
+                                        .value = std::make_shared<const std::string>("v"),
+                                        .entries = {{"a", "1"}, {"b", ""}}})),
             "0309000000000000000100000000000000010000006b010000007602000000010000006101000000"
             "31010000006200000000");
-  EXPECT_EQ(hex(encode(StoreResponse{})),
+  EXPECT_EQ(to_hex(encode(StoreResponse{})),
             "0100000000000000000000000000000000000000000000000000000000");
 }
 

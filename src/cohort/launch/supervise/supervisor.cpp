@@ -215,7 +215,7 @@ void Supervisor::on_signal(int signal) {
   if (signal == SIGCHLD) return;  // the tasks are looked at afterwards
   if (signal == SIGINT || signal == SIGTERM || (signal == SIGHUP && !machine_.any_alive())) {
     tasks_.drop_if_blocked();
-    log::hurry();
+    log::drop_if_blocked();
     machine_.on_stop_signal(signal, EventLoop::Clock::now());
     carry_out();
   } else {

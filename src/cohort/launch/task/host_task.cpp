@@ -192,7 +192,8 @@ class HostTask {
     const LastWord word =
         last_word_.read(program_, exit_->signal ? std::nullopt : std::optional<int>(exit_->code));
     if (word.kind == LastWord::Kind::none || lost_ || task_.last_word_mark.empty()) return;
-    write_to_reader(options_.output, frame_last_word(task_.last_word_mark, word), /*hurry=*/false);
+    write_to_reader(options_.output, frame_last_word(task_.last_word_mark, word),
+                    /*drop_if_blocked=*/false);
   }
 
   void on_input() {
@@ -228,7 +229,7 @@ class HostTask {
     lost_ = true;
     loop_.cancel(silence_timer_);
     loop_.remove(input_.fd());
-    log::hurry();
+    log::drop_if_blocked();
     log::warning("{}: ending {} (pid {}) on {}", why, task_.name, program_, host_name());
     relay(SIGTERM);
     relay(SIGCONT);  // a suspended program could not answer

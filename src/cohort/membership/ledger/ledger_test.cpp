@@ -448,7 +448,7 @@ TEST(LedgerTest, BytesInAFileStayAsTheyAre) {
                         .seed = 0x0102030405060708,
                         .shuffle = true,
                         .steps_per_epoch = 2};
-  EXPECT_EQ(hex(encode_header(plan)),
+  EXPECT_EQ(to_hex(encode_header(plan)),
             "434f484c45444731e8030000000000002c0100000000000003000000010000000807060504030201"
             "0200000000000000000000000000000000000000dcbacac9");
   const LedgerRecord record{.epoch = 1,
@@ -459,12 +459,12 @@ TEST(LedgerTest, BytesInAFileStayAsTheyAre) {
                             .owners = {0, 1, 255}};
   std::string out;
   encode_record(plan, record, out);
-  EXPECT_EQ(hex(out),
+  EXPECT_EQ(to_hex(out),
             "d5952357010100000005000000000000005802000000000000090000000000000064006400630000"
             "01ff");
   EXPECT_EQ(decode_record(plan, out)->record, record);
   encode_rewind(plan, 4, out);
-  EXPECT_EQ(hex(out),
+  EXPECT_EQ(to_hex(out),
             "5d833e01020000000004000000000000000000000000000000000000000000000000000000000000"
             "0000");
   EXPECT_TRUE(decode_record(plan, out)->is_rewind);

@@ -10,8 +10,8 @@
 #include "cohort/ps/state/server_state.h"
 
 // The bytes of a parameter server's log files and snapshots (docs/formats.md). Pure functions.
-// Failure: ProtocolError for bytes that no server wrote like this; what to make of it depends on where
-// they lie (log_recovery.h).
+// Failure: ProtocolError for bytes that no server wrote like this; what to make of it depends on
+// where they lie (log_recovery.h).
 namespace cohort::ps {
 
 enum class LogFileKind { log, snapshot };

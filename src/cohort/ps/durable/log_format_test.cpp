@@ -72,20 +72,20 @@ TEST(LogFormat, BytesInAFileStayAsTheyAre) {
   const char payload[] = "a gradient";
   std::string bytes = encode_record(sample(std::as_bytes(std::span(payload))));
   seal_record(bytes, 4096);
-  EXPECT_EQ(hex(bytes),
+  EXPECT_EQ(to_hex(bytes),
             "504c52315b000000b002d3a900100000000000000107000000cb04fb711f010000030000009a9999"
             "999999b93f000000000000008059f3f8c21f6ea50102000000000000000500000000000000030000"
             "00000000000000001000000061206772616469656e7400");
   Digest spec;
   for (std::size_t i = 0; i < spec.size(); ++i) spec[i] = static_cast<std::uint8_t>(i);
   const LogFileHeader header{.number = 9, .server = 1, .servers = 3, .spec = spec};
-  EXPECT_EQ(hex(encode_header(LogFileKind::log, header)),
+  EXPECT_EQ(to_hex(encode_header(LogFileKind::log, header)),
             "434f4850534c4f470100000001000000030000000900000000000000000102030405060708090a0b"
             "0c0d0e0f101112131415161718191a1b1c1d1e1f89666543");
-  EXPECT_EQ(hex(encode_header(LogFileKind::snapshot, header)),
+  EXPECT_EQ(to_hex(encode_header(LogFileKind::snapshot, header)),
             "434f485053494d470100000001000000030000000900000000000000000102030405060708090a0b"
             "0c0d0e0f101112131415161718191a1b1c1d1e1f641cb7e9");
-  EXPECT_EQ(hex(encode_piece_prefix(PieceKind::piece, "bytes")), "010500000012756697");
+  EXPECT_EQ(to_hex(encode_piece_prefix(PieceKind::piece, "bytes")), "010500000012756697");
 }
 
 }  // namespace

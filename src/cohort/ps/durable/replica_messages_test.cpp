@@ -56,7 +56,7 @@ TEST(ReplicaMessages, BytesOnTheWireStayAsTheyAre) {
       "450a00000000000000",
       "46010b00000061206e65776572206f6e65"};
   std::vector<std::string> sent;
-  for (const ReplicaMessage& message : samples()) sent.push_back(hex(encode(message)));
+  for (const ReplicaMessage& message : samples()) sent.push_back(to_hex(encode(message)));
   EXPECT_EQ(sent, expected);
 }
 

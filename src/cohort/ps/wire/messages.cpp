@@ -43,7 +43,9 @@ void fields(auto& io, MessageOf<StepEnd> auto& m) {
 }
 void fields(auto& io, MessageOf<Pull> auto& m) { io(m.request), io(m.clock), io(m.before); }
 void fields(auto& io, MessageOf<RowsPull> auto& m) { io(m.request), io(m.table), io(m.sequence); }
-void fields(auto& io, MessageOf<FreezeRequest, AskStats, PullDone, SnapshotDone> auto& m) { io(m.request); }
+void fields(auto& io, MessageOf<FreezeRequest, AskStats, PullDone, SnapshotDone> auto& m) {
+  io(m.request);
+}
 void fields(auto& io, MessageOf<SnapshotRequest, Frozen> auto& m) {
   io(m.request), io.list(m.sequences, kMaxNumbers);
 }

@@ -139,7 +139,7 @@ TEST(Messages, BytesOnTheWireStayAsTheyAre) {
       "1a",
       "1b0c000000636f686f72742d70732f3766"};
   std::vector<std::string> sent;
-  for (const Message& message : one_of_each()) sent.push_back(hex(encode(message)));
+  for (const Message& message : one_of_each()) sent.push_back(to_hex(encode(message)));
   EXPECT_EQ(sent, expected);
 }
 

@@ -200,7 +200,7 @@ void Engine::poll(Lock& lock, int timeout_ms) {
       news = news || !it->second->is_open();
     }
   }
-  // A crowd of silent ones must cost the transfers nothing: it is looked through now and then.
+  // Many silent connections must cost the transfers nothing: they are looked through now and then.
   const TimePoint now = incoming_.empty() ? TimePoint() : Deadline::Clock::now();
   if (incoming_.empty() || (!news && now < next_sweep_)) return;
   next_sweep_ = now + kSweepPeriod;

@@ -30,8 +30,8 @@ struct TcpOptions {
   std::string name;  // how peers' errors call this rank; empty: "rank 3"
 
   // A peer with an open connection that says nothing for this long, while a transfer with it waits,
-  // is given up: the network swallows the bytes, or that rank is stopped (the two look the same from
-  // here). Each rank beats eight times as often, on a thread of its own, whatever its other threads
+  // is given up: the network swallows the bytes, or that rank is stopped (the two look the same).
+  // Each rank beats eight times as often, on a thread of its own, whatever its other threads
   // compute. Time in which this process itself was stopped does not count. 0: only deadlines count.
   // The same for all ranks.
   std::chrono::milliseconds silence{0};

@@ -38,8 +38,8 @@ class Stream {
   Deadline::Clock::time_point heard_at() const { return heard_at_; }
   const std::string& peer_identity() const { return channel_.peer_identity(); }
 
-  // From now on chunks travel: control frames, the frame of a chunk followed by its bytes. `handler`
-  // must outlive this.
+  // From now on chunks travel: control frames, the frame of a chunk followed by its bytes.
+  // `handler` must outlive this.
   void open(FrameHandler& handler);
   bool is_open() const { return reader_.has_value(); }
 

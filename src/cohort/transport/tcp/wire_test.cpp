@@ -12,12 +12,12 @@ const ChunkHeader kChunk{
     .number = 3, .size = 600000, .offset = 262144, .length = 262144, .crc = 0x01020304};
 
 TEST(TcpWire, BytesOnTheWireStayAsTheyAre) {
-  EXPECT_EQ(hex(encode(kChunk)),
+  EXPECT_EQ(to_hex(encode(kChunk)),
             "010300000000000000c02709000000000000000400000000000000040004030201");
-  EXPECT_EQ(hex(encode(Goodbye{Goodbye::Kind::aborted, {7, -1, "lost\trank 2"}})),
+  EXPECT_EQ(to_hex(encode(Goodbye{Goodbye::Kind::aborted, {7, -1, "lost\trank 2"}})),
             "020107000000ffffffff0b0000006c6f73740972616e6b2032");
-  EXPECT_EQ(hex(encode(Beat{})), "03");
-  EXPECT_EQ(hex(encode(Purpose{"tag", 1, 4, Lane::point_to_point, 0, 2, "worker/1"})),
+  EXPECT_EQ(to_hex(encode(Beat{})), "03");
+  EXPECT_EQ(to_hex(encode(Purpose{"tag", 1, 4, Lane::point_to_point, 0, 2, "worker/1"})),
             "7461672031203420312030203220776f726b65722f31");
 }
 
