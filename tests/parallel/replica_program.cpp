@@ -52,6 +52,7 @@ void act(const std::string& action, int culprit, const Replica& replica) {
 
 int main(int argc, char** argv) {
   try {
+    torch::manual_seed(1);  // so that runs can be compared
     auto context = cohort::init(argc, argv);
     if (context.is_service()) return context.serve();
     const auto& words = context.arguments();
