@@ -47,6 +47,7 @@ def told(outcomes):
 
 def expect(condition, text):
     if not condition:
+        print(f"figures.py: not as promised: {text}", file=sys.stderr, flush=True)
         problems.append(text)
 
 
@@ -323,8 +324,6 @@ def main():
         sys.exit("figures.py: the limit of open files is too low (ulimit -n)")
     for part in options.only or PARTS:
         globals()[part](options)
-    for problem in problems:
-        print(f"\nfigures.py: not as promised: {problem}", flush=True)
     sys.exit(1 if problems else 0)
 
 

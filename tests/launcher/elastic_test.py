@@ -96,6 +96,8 @@ class Deaths(ElasticTest):
                          rf"--- cohort: pid {killed} was killed by signal 9 \(SIGKILL\) after .*; started again alone")
         record = result.record()
         self.assertEqual([task["restarts"] for task in record["tasks"]], [0, 1, 0])
+        # A process that starts takes no core from the step that the others make first.
+        self.assertGreaterEqual(record["tasks"][1]["started"], resumed["time"])
         elastic = record["elastic"]
         self.assertEqual((elastic["least"], elastic["most"], elastic["wanted"], elastic["phase"]), (2, 3, 3, "over"))
         self.assertEqual(sorted(member["task"] for member in elastic["members"]), ["worker/0", "worker/1", "worker/2"])
