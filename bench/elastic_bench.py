@@ -253,7 +253,7 @@ def measure_join(arguments, targets, expected):
         entering.append(lost_steps(own, base, first - 1, first + 1))
         starting.append(lost_steps(own, base, begin + 1, first - 2))
     if not entering:
-        fail("nobody joined")
+        fail("no worker joined")
     targets.record("join_lost_steps", entering)
     targets.record("join_lost_steps_while_the_process_starts", starting)
     print(f"join, 80 MB: the other worker loses {statistics.median(entering):.2f} steps' time (worst "

@@ -26,7 +26,7 @@ from targets import Targets
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BIN = ROOT / "build" / "bin"
 WORKER = BIN / "train_bench_worker"
-SECTIONS = ("steps", "latency", "durability", "crowd", "growth")
+SECTIONS = ("steps", "latency", "durability", "many_workers", "growth")
 LIMIT = 600  # seconds for one job
 RATE = "0.05"
 MODEL_BYTES = 4 * (784 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 10 + 10)

@@ -51,7 +51,7 @@ def total(measured):
 
 
 def check(model, contestants):
-    """Nobody is fast by doing something else."""
+    """No contestant is fast by doing something else."""
     for name in ("loop", "trainer"):
         weights = {line["weights"] for line in contestants[name]}
         if len(weights) != 1:

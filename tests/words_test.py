@@ -87,7 +87,7 @@ def self_test():
     instead = {"sulk": "wait", "give_up": "stop"}
     for bad in ("void do_sulk();", "// Sulk!", "x.give_up(y)", "sulk_"):
         assert list(check_text("f", bad, instead)), bad
-    for good in ("sulking", "forgive_upper", "drop"):
+    for good in ("sulking", "forgave_upper", "drop"):
         assert not list(check_text("f", good, instead)), good
 
 

@@ -12,7 +12,7 @@ from launcher import BIN, COHORT, PYTHON, SANITIZED, LauncherTest  # noqa: E402,
 
 TESTS = BIN.parent / "tests"
 USUAL_LIMIT = 1024
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 def allow_many_connections(wanted=20000):

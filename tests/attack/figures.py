@@ -24,7 +24,7 @@ import tempfile
 import time
 
 from attack import BIN, COHORT, PYTHON, TESTS, allow_many_connections, connect, memory_of
-from strangers import Crowd, Job, attacked_job, wait_for
+from strangers import ManyConnections, Job, attacked_job, wait_for
 
 PARTS = ("strangers", "handshakes", "inputs", "kills")
 ROOT = pathlib.Path(__file__).parents[2]
@@ -66,14 +66,14 @@ def strangers(options):
                         alone.append(speed_of(options.seconds))
                         continue
                     before = memory_of(victim)
-                    crowd = Crowd(port, options.count)
+                    connections = ManyConnections(port, options.count)
                     try:
-                        wait_for(lambda: crowd.made >= options.count)
+                        wait_for(lambda: connections.made >= options.count)
                         beside.append(speed_of(options.seconds))
                         growth = max(growth, memory_of(victim) - before)
                     finally:
-                        crowd.end()
-                    made += crowd.made
+                        connections.end()
+                    made += connections.made
         ratio = statistics.median(b / a for a, b in zip(alone, beside))
         row(where, f"{made:,}", f"{statistics.median(alone):.1f}, {statistics.median(beside):.1f}", f"{ratio:.3f}",
             f"+ {growth / 1e6:.1f} MB")

@@ -6,7 +6,7 @@ import socket
 import time
 import unittest
 
-from attack import NOBODY, PYTHON, SANITIZED, AttackTest, connect, environment_of, memory_of
+from attack import OTHER_USER, PYTHON, SANITIZED, AttackTest, connect, environment_of, memory_of
 
 MOST_GROWTH = (512 if SANITIZED else 64) << 20  # AddressSanitizer keeps freed memory for a while
 PATIENT = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]): time.sleep(0.02)\n"
@@ -90,8 +90,8 @@ class Rendezvous(AttackTest):
             refused = 0
             try:
                 os.setgroups([])
-                os.setgid(NOBODY)
-                os.setuid(NOBODY)
+                os.setgid(OTHER_USER)
+                os.setuid(OTHER_USER)
                 for method in ("PUT", "GET", "DELETE"):
                     try:
                         self.ask(method, "/global/0", b"poison")

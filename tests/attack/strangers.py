@@ -1,4 +1,5 @@
-"""What 10,000 strangers cost a job: its speed beside them, and the memory of whom they crowd.
+"""What 10,000 strangers cost a job: its speed beside them, and the memory of the
+processes that they connect to.
 
 usage: strangers.py [--count N] [--seconds S]
 
@@ -26,7 +27,7 @@ RANK, SERVED = str(TESTS / "collective_rank"), str(TESTS / "ps_program")
 AGAIN = 200
 
 
-class Crowd:
+class ManyConnections:
     """Connections to one port, kept at a number by a thread."""
 
     def __init__(self, port, count):
@@ -126,16 +127,16 @@ def measure(speed_of, port, victim, seconds, count):
     before = speed_of(seconds)
     alone = (cpu_of(victim) - cpu) / (time.monotonic() - begin)
     memory = memory_of(victim)
-    crowd = Crowd(port, count)
+    connections = ManyConnections(port, count)
     try:
-        wait_for(lambda: crowd.made >= count)
+        wait_for(lambda: connections.made >= count)
         cpu, begin = cpu_of(victim), time.monotonic()
         beside = speed_of(seconds)
         crowded = (cpu_of(victim) - cpu) / (time.monotonic() - begin)
         growth = memory_of(victim) - memory
     finally:
-        crowd.end()
-    return before, beside, growth, alone, crowded, crowd.made
+        connections.end()
+    return before, beside, growth, alone, crowded, connections.made
 
 
 def rates(job):

@@ -16,7 +16,7 @@ STRANGERS = 1010
 
 
 class Store(AttackTest):
-    def test_a_killed_worker_is_started_again_while_silent_connections_crowd_the_store(self):
+    def test_a_killed_worker_is_started_again_while_silent_connections_fill_the_store(self):
         process = self.start("-n", "1:2", "--elastic", "--", MEMBER, "--until", self.folder / "end",
                              preexec_fn=limit_files(USUAL_LIMIT))
         tasks = self.wait_for_tasks(2)
@@ -42,7 +42,7 @@ class Store(AttackTest):
 
 
 class UnreadLog(AttackTest):
-    def test_junk_does_not_freeze_an_elastic_job_whose_messages_nobody_reads(self):
+    def test_junk_does_not_freeze_an_elastic_job_whose_messages_are_not_read(self):
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)
         while True:  # full: not a line more goes in

@@ -129,7 +129,7 @@ class Deaths(ElasticTest):
         self.assertIn("a usage error, so it is not started again", result.stderr)
         self.assertIn("--no-such-option", result.last_line)
 
-    def test_one_that_cannot_take_part_is_left_out_and_nobody_waits_for_it(self):
+    def test_one_that_cannot_take_part_is_left_out_and_is_not_waited_for(self):
         result = self.run_elastic("1:3", "--stages", 20, "--fail-worker", 2, "--fail-code", 2, "--fail", "start")
         self.assertEqual(result.code, 0, result.stderr)
         self.assertLess(result.seconds, 20)

@@ -11,7 +11,7 @@ import unittest
 
 from launcher import COHORT, SANITIZED, LauncherTest
 
-NOBODY = 54321  # a user who has no other processes: root is bound by no number of them
+OTHER_USER = 54321  # a user who has no other processes: root is bound by no number of them
 
 
 class Limits(LauncherTest):
@@ -39,7 +39,7 @@ class Limits(LauncherTest):
 
     @unittest.skipIf(os.geteuid() != 0 or SANITIZED, "needs a user of its own, and no sanitizer")
     def test_too_few_processes_are_named_as_the_reason(self):
-        codes = [self.check_named(self.limited((resource.RLIMIT_NPROC, n), user=NOBODY), f"ulimit -u, now {n}")
+        codes = [self.check_named(self.limited((resource.RLIMIT_NPROC, n), user=OTHER_USER), f"ulimit -u, now {n}")
                  for n in (1, 4, 10, 14, 20, 26, 200)]
         self.assertEqual((codes[0], codes[-1]), (1, 0))
 

@@ -131,7 +131,7 @@ class RemoteHosts(ThreeHosts, LauncherTest):
         self.assertEqual(result.code, 143, result.stderr)
         self.assertIn(b"asked", result.log("worker/0"))
 
-    def test_a_killed_launcher_leaves_nobody_on_other_hosts(self):
+    def test_a_killed_launcher_leaves_no_process_on_other_hosts(self):
         process = self.start("--hosts", self.address(2), "--remote-shell", self.shell, "--", "sh", "-c",
                              "echo ready; sleep 1000")
         self.wait_for_log("worker/0", "ready")

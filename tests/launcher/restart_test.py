@@ -68,7 +68,7 @@ if os.environ["TASK_INDEX"] == "1":
         self.assertEqual(result.code, 0, result.stderr)
         self.assertRegex(result.stderr, r"worker/1 \(pid \d+\) was killed by signal 9 \(SIGKILL\) .*its work was done")
 
-    def test_a_killed_server_goes_on_from_what_it_kept_and_nobody_else_is_disturbed(self):
+    def test_a_killed_server_goes_on_from_what_it_kept_and_no_other_task_is_disturbed(self):
         result = self.run_job("-n", 2, "--ps", 2, *self.python(KEEP + """
 print("runs as", os.getpid(), os.environ["TF_CONFIG"], flush=True)
 if role == "worker":
@@ -100,7 +100,7 @@ wait_for("never")
                                             rf"after .* s; starting it again alone \(restart {restart}\)")
         self.assertEqual(result.log("ps/0").count(b"runs as"), 1)
 
-    def test_somebody_elses_kill_counts_as_well(self):
+    def test_the_kill_of_another_process_counts_as_well(self):
         process = self.start("-n", 1, "--ps", 1, *self.python(KEEP + """
 if role == "worker":
     wait_for("served")

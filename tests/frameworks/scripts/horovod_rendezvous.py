@@ -115,12 +115,12 @@ def main():
     cross_rank, cross_size = int(setting("CROSS_RANK")), int(setting("CROSS_SIZE"))
 
     value = (rank + 1) ** 2
-    everybody = exchange("global", rank, size, value)
+    all_ranks = exchange("global", rank, size, value)
     here = exchange("local_" + setting("HOSTNAME"), local_rank, local_size, value)
     across = exchange(f"cross_{local_rank}", cross_rank, cross_size, value)
     # Shut down and init again: the first round's addresses must be gone.
     again = exchange("global", rank, size, -value)
-    print(f"exchanged rank={rank} global={everybody} local={here} cross={across} again={again}", flush=True)
+    print(f"exchanged rank={rank} global={all_ranks} local={here} cross={across} again={again}", flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@
 
 namespace cohort::launch {
 
-// Where a launcher takes questions and wishes about its job: a Unix socket for its own user (and
+// Where a launcher takes questions and requests about its job: a Unix socket for its own user (and
 // root), one JSON object a line each way (control_answers.h). It lies in XDG_RUNTIME_DIR or the
 // system's folder for temporary files, since a path below the output folder may be too long for a
 // socket; job.json names it.

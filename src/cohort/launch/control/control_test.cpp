@@ -106,8 +106,8 @@ TEST_F(ControlSocketTest, ALineWithoutEndAndACrowdAreShownTheDoor) {
     EXPECT_TRUE(ends(fd.get()));
   }
   EXPECT_EQ(ask("still here"), "<still here>");
-  std::vector<UniqueFd> crowd;
-  for (std::size_t i = 0; i < ControlSocket::kMostClients; ++i) crowd.push_back(connect());
+  std::vector<UniqueFd> clients;
+  for (std::size_t i = 0; i < ControlSocket::kMostClients; ++i) clients.push_back(connect());
   const UniqueFd late = connect();
   EXPECT_TRUE(ends(late.get()));
 }
@@ -121,13 +121,13 @@ TEST_F(ControlSocketTest, WhoAsksWithoutReadingHoldsUpNobody) {
 }
 
 TEST_F(ControlSocketTest, WhoFindsItFullWaitsAndIsToldApartFromOneThatIsGone) {
-  std::vector<UniqueFd> crowd;
-  for (std::size_t i = 0; i < ControlSocket::kMostClients; ++i) crowd.push_back(connect());
+  std::vector<UniqueFd> clients;
+  for (std::size_t i = 0; i < ControlSocket::kMostClients; ++i) clients.push_back(connect());
   EXPECT_THROW(ask_launcher(path_, "x", Deadline::after(std::chrono::milliseconds(100))),
                TimeoutError);
   std::thread leaves([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    crowd.clear();
+    clients.clear();
   });
   EXPECT_EQ(ask("patient"), "<patient>");
   leaves.join();

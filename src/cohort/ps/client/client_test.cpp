@@ -227,7 +227,7 @@ TEST_P(ClientTest, StatisticsComeFromEveryServer) {
 TEST(Client, AMissingServerIsNamedAtTheDeadline) {
   ClientOptions options;
   options.servers = free_addresses(1);
-  options.job = "nobody";
+  options.job = "other";
   const std::string text = message_of<TimeoutError>(
       [&] { Client::connect(options, Deadline::after(std::chrono::milliseconds(100))); });
   EXPECT_NE(text.find("ps/0 at 127.0.0.1:"), std::string::npos) << text;

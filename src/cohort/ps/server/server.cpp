@@ -66,7 +66,7 @@ class Server::Impl {
   EventLoop loop_;
   ReplicaOptions replica_;
   // Destroyed in reverse: the log, which reads the state that the desk has, goes before it, and the
-  // sessions of the reception before that too.
+  // sessions of the acceptor before that too.
   MessageHandler handler_;
   std::unique_ptr<UpdateLog> log_;
   SessionAcceptor acceptor_;

@@ -11,7 +11,7 @@
 namespace cohort::ps {
 
 // The rows of numbers (loss, samples, ...) that workers give at the end of each step, summed, and
-// their wishes to end the training: a round of it, all of whose later answers say so.
+// their requests to end the training: a round of it, all of whose later answers say so.
 //
 // whole: a step's answer has the sum over all shards in their order, the same bits for all workers,
 // and goes out when every worker's rows of that step are there. Otherwise each answer goes out at
