@@ -23,9 +23,6 @@ using std::chrono::milliseconds;
 constexpr std::chrono::seconds kReturnTime{30};
 // A worker may end before the event that says why has come through.
 constexpr milliseconds kNewsTime{500};
-// A process that loads its libraries takes cores from the members that lost one and are at the step
-// after it: its successor is started when they train again, or after this time.
-constexpr milliseconds kHeadStart{1000};
 
 std::string workers(int number) {
   return fmt::format("{} {}", number, number == 1 ? "worker" : "workers");
@@ -236,7 +233,9 @@ void ElasticJob::on_resumed(const MembershipEvent& event) {
   if (!setup_.quiet)
     log::info("view {} trains: stood still {:.0f} ms{}", event.view.number, still,
               event.redone ? fmt::format(", step {} was done again", event.step) : "");
-  start_those_that_yield();
+  for (Place& place : places_)
+    if (place.yields && place.state == State::resting)
+      set_timer(place, {}, [this, &place] { start(place); });
 }
 
 void ElasticJob::on_evicted(Place& place, const std::string& why) {
@@ -354,20 +353,9 @@ void ElasticJob::on_death(Place& place) {
                                       : fmt::format("restart {} of {}", decision.charged,
                                                     setup_.options.task_restarts));
   place.state = State::resting;
-  const bool is_missed =
-      std::any_of(view_.members.begin(), view_.members.end(),
-                  [&](const auto& member) { return find(member.info.id()) == &place; });
-  place.yields = is_missed && view_.size() > setup_.options.least && decision.delay < kHeadStart;
-  const auto delay = place.yields ? kHeadStart : decision.delay;
-  set_timer(place, delay, [this, &place] { start(place); });
-}
-
-void ElasticJob::start_those_that_yield() {
-  for (Place& place : places_) {
-    if (!place.yields || place.state != State::resting) continue;
-    loop_.cancel(std::exchange(place.timer, 0));
-    start(place);
-  }
+  const bool may_wait = decision.delay.count() == 0 && view_.size() > setup_.options.least;
+  place.yields = may_wait && is_last_member(place);
+  set_timer(place, place.yields ? kHeadStart : decision.delay, [this, &place] { start(place); });
 }
 
 void ElasticJob::on_early_end(Place& place) {

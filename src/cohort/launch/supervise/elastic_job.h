@@ -85,6 +85,9 @@ class ElasticJob {
   ElasticRecord live_record() const;  // with what the members' beats tell
 
  private:
+  // A process that starts takes cores from the members that lost it: they train again first.
+  static constexpr std::chrono::milliseconds kHeadStart{1000};
+
   enum class State {
     idle,  // never started, or let go
     running,
@@ -99,7 +102,7 @@ class ElasticJob {
     bool was_member = false;  // in this run of its process
     int shortages = 0;        // starts in a row that the system had nothing for
     bool told = false;        // the coordinator knows that this run has ended
-    bool yields = false;      // resting until the others train again
+    bool yields = false;      // resting until the others train again, or for kHeadStart
     EventLoop::TimerId timer = 0;
   };
 
@@ -114,7 +117,6 @@ class ElasticJob {
   void tell_death(Place& place, const ExitStatus& exit);
   void fill();
   void start(Place& place);
-  void start_those_that_yield();
   void on_death(Place& place);
   void on_early_end(Place& place);
   void on_end_after_training(Place& place);
