@@ -133,7 +133,7 @@ void WorkerSlots::on_bad_end(Slot& slot, Time now) {
       std::any_of(view_.members.begin(), view_.members.end(),
                   [&](const auto& member) { return slot_of_member(member.info.id()) == &slot; });
   slot.waits_for_members =
-      was_in_view && view_.size() > options_.least && decision.delay < kHeadStart;
+      was_in_view && view_.size() > options_.least && decision.delay.count() == 0;
   slot.due = now + (slot.waits_for_members ? kHeadStart : decision.delay);
 }
 

@@ -62,7 +62,8 @@ class ServerProcesses {
     std::string words = fmt::format("{}={} {} {}", kServerVariable, server, job_, durability_);
     for (const auto& address : addresses) words += fmt::format(" {}", address.port);
     std::vector<char*> variables{words.data()};
-    for (char** one = environ; *one != nullptr; ++one) variables.push_back(*one);
+    for (char** one = environ; *one != nullptr; ++one)
+      if (!std::string_view(*one).starts_with("GTEST_")) variables.push_back(*one);  // shards
     variables.push_back(nullptr);
     std::string program = "/proc/self/exe", filter = "--gtest_filter=ServerProcess.Serves",
                 brief = "--gtest_brief=1";
