@@ -25,8 +25,7 @@ UniqueFd connect_unix(const std::string& name) {
 
 }  // namespace
 
-ServerLink::ServerLink(ClientState& client, int server, EventLoop& loop,
-                       TlsContext* tls)
+ServerLink::ServerLink(ClientState& client, int server, EventLoop& loop, TlsContext* tls)
     : client_(client),
       state_(client, server),
       outbound_(state_),

@@ -78,8 +78,8 @@ void ServerConnector::attempt() {
     loop_.add(lookup_->fd(), EPOLLIN, [this](std::uint32_t) { connect_to_address(); });
     timer_ = loop_.call_after(kResolveLimit, [this] {
       timer_ = 0;
-      fail(std::make_exception_ptr(PeerError(
-          fmt::format("the name '{}' was not resolved in time", options_.address.host))));
+      fail(std::make_exception_ptr(
+          PeerError(fmt::format("the name '{}' was not resolved in time", options_.address.host))));
     });
   } catch (...) {
     fail(std::current_exception());

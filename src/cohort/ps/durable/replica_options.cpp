@@ -24,8 +24,7 @@ std::unique_ptr<TlsContext> replica_tls(const ReplicaOptions& options) {
   return make_tls_context(*options.secret, options.job);
 }
 
-ConnectorOptions replica_connector_options(const ReplicaOptions& options,
-                                           TlsContext* tls) {
+ConnectorOptions replica_connector_options(const ReplicaOptions& options, TlsContext* tls) {
   const int holder = replica_holder_of(options.server, static_cast<int>(options.servers.size()));
   return {.address = options.servers[static_cast<std::size_t>(holder)],
           .handshake = {.protocol = kProtocol,

@@ -30,7 +30,6 @@ std::string replica_holder_name(const ReplicaOptions& options);
 // Null without TLS.
 std::unique_ptr<TlsContext> replica_tls(const ReplicaOptions& options);
 // How to reach the holder.
-ConnectorOptions replica_connector_options(const ReplicaOptions& options,
-                                           TlsContext* tls);
+ConnectorOptions replica_connector_options(const ReplicaOptions& options, TlsContext* tls);
 
 }  // namespace cohort::ps

@@ -80,8 +80,8 @@ class ReplicaServer {
     UniqueFd fd = accept_ready(listener_.get());
     if (!fd) return;
     auto peer = std::make_unique<Peer>(*this);
-    auto channel = tls_ ? tls_->make_channel(std::move(fd), true)
-                        : make_plain_channel(std::move(fd));
+    auto channel =
+        tls_ ? tls_->make_channel(std::move(fd), true) : make_plain_channel(std::move(fd));
     peer->connection = std::make_unique<Connection>(std::move(channel), handshake_, true, *peer);
     Peer* at = peer.get();
     peers_.push_back(std::move(peer));

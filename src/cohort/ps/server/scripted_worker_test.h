@@ -48,8 +48,8 @@ class ScriptedWorker : public ConnectionOwner {
       : socket_(connect_to(server, Deadline::after(std::chrono::seconds(5)))) {
     const HandshakeOptions handshake{kProtocol, std::move(secret), "worker"};
     if (server.is_tcp())
-      connection_ = std::make_unique<Connection>(
-          make_plain_channel(std::move(socket_)), handshake, false, *this);
+      connection_ = std::make_unique<Connection>(make_plain_channel(std::move(socket_)), handshake,
+                                                 false, *this);
     else
       connection_ = std::make_unique<Connection>(std::move(socket_), handshake, false, *this);
   }

@@ -162,7 +162,8 @@ TEST(Transformed, RefusesWhatCannotBe) {
   EXPECT_THAT(refuse({HorizontalFlip{1.5}}), HasSubstr("probability must be 0 to 1, got 1.5"));
   EXPECT_THAT(refuse({RandomCrop{.padding = 1, .height = 11}}),
               HasSubstr("cut 11 pixels out of 8"));
-  EXPECT_THAT(refuse({RandomCrop{.padding = -1}}), HasSubstr("sizes must be 0 or more, got padding -1"));
+  EXPECT_THAT(refuse({RandomCrop{.padding = -1}}),
+              HasSubstr("sizes must be 0 or more, got padding -1"));
   EXPECT_THAT(refuse({RandomCrop{}, Normalise{{0.f}, {1.f}}, RandomCrop{}}),
               HasSubstr("both sides"));
   EXPECT_THAT(refuse({MapBatch{}}), HasSubstr("apply must be a function"));
