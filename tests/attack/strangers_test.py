@@ -8,11 +8,12 @@ import threading
 import time
 import unittest
 
-from attack import TESTS, USUAL_LIMIT, AttackTest, connect, environment_of, junk_connections, limit_files, silent_connections
+from attack import SANITIZED, TESTS, USUAL_LIMIT, AttackTest, connect, environment_of, junk_connections, limit_files, silent_connections
 
 MEMBER = str(TESTS / "member_program")
 SERVED = str(TESTS / "ps_program")
 STRANGERS = 1010
+STEPS = 100 if SANITIZED else 400  # a step takes up to 0.1 s under ThreadSanitizer
 
 
 class Store(AttackTest):
@@ -95,7 +96,7 @@ class UnreadLog(AttackTest):
 class Server(AttackTest):
     def run_served(self, *more, strangers=0):
         self.output = self.folder / f"out-{strangers}"
-        process = self.start("-n", 2, "--ps", 1, *more, "--", SERVED, "--steps", 400, "--pause", 5, "--tcp",
+        process = self.start("-n", 2, "--ps", 1, *more, "--", SERVED, "--steps", STEPS, "--pause", 5, "--tcp",
                              preexec_fn=limit_files(USUAL_LIMIT))
         tasks = self.wait_for_tasks(3)
         held = []

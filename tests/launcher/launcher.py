@@ -15,7 +15,7 @@ BIN = pathlib.Path(os.environ.get("COHORT_BIN_DIR", pathlib.Path(__file__).paren
 COHORT = str(BIN / "cohort")
 SANITIZED = "san" in BIN.parent.name  # build-asan, build-tsan: more memory, and /proc is needed
 PYTHON = sys.executable
-PATIENCE = 60  # seconds after which anything that a test waits for counts as hanging
+PATIENCE = 180 if SANITIZED else 60  # seconds after which anything that a test waits for counts as hanging
 
 
 class Result:
