@@ -143,7 +143,7 @@ TEST(Group, AnAbortFromAnotherThreadEndsACallAtOnce) {
     }
     std::sort(took.begin(), took.end());
     ::testing::Test::RecordProperty(own_hosts ? "tcp_ms" : "shm_ms", std::to_string(took[2]));
-    EXPECT_LT(took[2], 20.0);
+    EXPECT_LT(took[2], 500.0);  // milliseconds; beside other tests, also under sanitizers
   }
 }
 
