@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "cohort/base/sanitized_test.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/cluster/store/store_server.h"
 #include "rank_process.h"
@@ -28,12 +29,6 @@ long shared_memory_kb() {
     if (word == "Shmem:") file >> kb;
   return kb;
 }
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 int rounds() {
   const char* text = std::getenv("COHORT_KILL_ROUNDS");

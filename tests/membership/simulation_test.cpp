@@ -6,14 +6,12 @@
 #include <cstdlib>
 #include <optional>
 
+#include "cohort/base/sanitized_test.h"
+
 namespace cohort::membership::simulator {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kSchedules = 600;
-#else
-constexpr std::uint64_t kSchedules = 12'000;
-#endif
+constexpr std::uint64_t kSchedules = kSanitized ? 600 : 12'000;
 
 std::optional<std::uint64_t> seed_to_replay() {
   const char* text = std::getenv("COHORT_SEED");
