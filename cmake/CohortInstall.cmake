@@ -36,6 +36,7 @@ set(_how_nlohmann_json "find_dependency(nlohmann_json)")
 set(_how_tomlplusplus "find_dependency(tomlplusplus)")
 set(_how_CLI11 "find_dependency(CLI11)")
 set(_how_ZLIB "find_dependency(ZLIB)")
+set(_how_SQLite "find_dependency(SQLite3)")
 
 foreach(_set Plain Mpi Torch)
   set(COHORT_MODULES_${_set} "")
