@@ -54,11 +54,15 @@ void add_runtime(const jobspec::RuntimeEnvironment& runtime, Environment& enviro
   environment.erase("PYTHONHOME");
 }
 
-void add_variables(const jobspec::Variables& variables, Environment& environment) {
-  const std::string python_path = environment.find_value("PYTHONPATH").value_or("");
+// The modules of the source go before those of the job's own PYTHONPATH, which wins over what this
+// host has.
+void add_variables(const jobspec::Variables& variables, const fs::path& source,
+                   Environment& environment) {
   for (const auto& [name, value] : variables) environment[name] = value;
-  if (!python_path.empty() && variables.contains("PYTHONPATH"))
-    environment["PYTHONPATH"] += ":" + python_path;
+  if (!source.empty()) {
+    std::string& path = environment["PYTHONPATH"];
+    path = path.empty() ? source.string() : fmt::format("{}:{}", source.string(), path);
+  }
   environment["PYTHONUNBUFFERED"] = "1";
   environment.try_emplace("PYTHONDONTWRITEBYTECODE", "1");  // the source is not the job's to change
 }
@@ -116,7 +120,7 @@ TaskStart task_start(const AttemptRequest& request, const std::vector<std::strin
   add_variables(jobspec::task_environment(
                     request.job,
                     {.output = request.output, .model = request.model, .source = source}, instance),
-                start.environment);
+                source, start.environment);
   if (request.resume) start.environment["COHORT_RESUME"] = "1";
   start.folder = source.empty() ? request.output : source;
   start.command = command_of(program, source);
