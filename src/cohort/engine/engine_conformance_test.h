@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,8 +33,12 @@ class EngineConformance : public ::testing::TestWithParam<EngineUnderTest> {
   // Stops what still runs.
   ~EngineConformance() override;
 
-  // An attempt of a job of its own whose one task runs this script of a shell in its source folder.
-  AttemptRequest shell_job(const std::string& script);
+  // An attempt of a job of its own, with one task.
+  AttemptRequest source_job(const std::map<std::string, std::string>& files,
+                            const std::vector<std::string>& program);
+  AttemptRequest shell_job(const std::string& script) {
+    return source_job({{"main.sh", script + "\n"}}, {"main.sh"});
+  }
   AttemptRequest new_attempt();
 
   Engine& engine() { return *engine_; }

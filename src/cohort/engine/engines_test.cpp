@@ -149,6 +149,22 @@ TEST_P(HostAttempts, TheSourceIsPutOnAHostOnce) {
   EXPECT_TRUE(fs::is_directory(scratch_ / "home/.cache/cohort/sources" / first.job.spec.source));
 }
 
+TEST_P(HostAttempts, MpirunStartsItsRanksOnOtherHosts) {
+  AttemptRequest request = mpi_job(shell_job(
+      "echo rank $OMPI_COMM_WORLD_RANK on $SM_CURRENT_HOST at home in $(basename $HOME)"));
+  const fs::path shell = scratch_ / "ssh";  // hands its words to a shell, as mpirun expects
+  write_file_atomically(
+      shell,
+      fmt::format("#!/bin/sh\nshift\nHOME={} exec sh -c \"$*\"\n", (scratch_ / "home").string()),
+      0755);
+  request.job.run_words = {"--workers",      "1",           "--hosts", "elsewhere:4",
+                           "--remote-shell", shell.string()};
+  engine().submit(request);
+  wait_for(request, AttemptState::succeeded);
+  EXPECT_THAT(whole_log(request, "worker:0"), HasSubstr("rank 3 on algo-2 at home in home\n"));
+  EXPECT_EQ(read_file(AttemptFolder{request.folder}.host_file()), "elsewhere slots=4\n");
+}
+
 TEST_P(HostAttempts, AHostThatCannotBeReachedIsNamed) {
   AttemptRequest request = shell_job("true");
   auto words = one_host(scratch_);
