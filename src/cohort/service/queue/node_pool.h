@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "cohort/jobspec/resolved_job.h"
@@ -15,7 +16,7 @@ using Amount = std::array<std::int64_t, 3>;
 
 Amount amount_of(const jobspec::Size& size);
 
-// How often `need` fits into `there`.
+// How often `need` fits into `there`; never less than 0.
 std::int64_t times_in(const Amount& there, const Amount& need);
 
 // One instance of a job: its node, and which of the node's GPUs are its own.
@@ -45,15 +46,16 @@ class NodePool {
   void release_size(const Amount& size);
 
   std::int64_t fitting(const Amount& size) const;  // now; a size in use
+  bool something_fits() const;                     // of any size in use
   std::int64_t fitting_when_empty(const Amount& size) const;
 
   // `count` instances of `size` on the nodes of `room` (how many each takes; at least `count`
   // together), on as few nodes as that allows, and of these on the fullest.
   std::vector<Placed> take(const Amount& size, int count, const std::vector<std::int64_t>& room);
   std::vector<Placed> take(const Amount& size, int count);  // wherever it fits; fitting() >= count
-  // Exactly these: what a job holds that was started earlier. False, and nothing has changed, where
-  // something of it is not free.
-  bool take_placed(const Amount& size, const std::vector<Placed>& placement);
+  // Exactly these, of nodes that are there: what a job holds that was started earlier. What is free
+  // may become less than nothing, on nodes that were larger then.
+  void take_placed(const Amount& size, const std::vector<Placed>& placement);
   void give_back(const Amount& size, const std::vector<Placed>& placement);
 
  private:
@@ -67,7 +69,7 @@ class NodePool {
     std::int64_t fitting = 0;
   };
 
-  void change(Node& node, const Amount& size, int sign);
+  void change(Node& node, const Amount& size, const Placed& placed, int sign);
 
   std::vector<Node> nodes_;
   Amount total_{};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -85,8 +86,8 @@ class Queue {
   ~Queue();
 
   void add(const QueueJob& job, QueueTime now);  // it waits; an id that is not in here
-  // One that was started earlier, and holds this since `started`. What does not fit (nodes that
-  // became smaller) is held as far as it is there: nothing starts in its stead.
+  // One that was started earlier, and holds this since `started`, also where the nodes became too
+  // small for it: nothing starts there then.
   void add_running(const QueueJob& job, const std::vector<Placed>& placement, QueueTime started,
                    QueueTime now);
   // What a user held before this object was made.
@@ -103,16 +104,19 @@ class Queue {
   // What to do now. Starts and growth are held from here on. Cheap when nothing has changed.
   Decision decide(QueueTime now);
 
-  // The first of the line, at most `count`; and why a job waits: "waits for 4 cores: 2 are free,
-  // 'train-a' holds 6", "third in line".
-  std::vector<std::string> line(int count, QueueTime now) const;
-  std::string reason(std::string_view id, QueueTime now) const;
-  static constexpr int kCounted = 10;  // places in line that reason() tells
+  // Why the first jobs of the line wait, and those that no node could ever hold: by id. "waits for
+  // 4 cores: 2 are free, 'train-a' holds 6", "third in line". For all others it is kFarReason.
+  std::map<std::string, std::string> reasons(QueueTime now) const;
+  static constexpr int kCounted = 10;  // places in line that are told
+  static constexpr std::string_view kFarReason = "more than ten jobs are before it";
 
+  // The first of the line, at most `count`.
+  std::vector<std::string> line(int count, QueueTime now) const;
   jobspec::Size free() const;
 
+  struct State;  // queue_state.h
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 
