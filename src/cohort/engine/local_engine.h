@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <mutex>
+#include <string>
+
+#include "cohort/engine/engine.h"
+
+namespace cohort::engine {
+
+// Runs attempts on this machine. Each has a supervisor, the process `cohort attempt FOLDER`, which
+// runs the launcher: it belongs to nobody, and outlives who submitted it. All that is known of an
+// attempt is in its folder (attempt_folder.h), so any number of these objects, in any processes,
+// see and do the same.
+//
+// A claim in the folder makes a start happen once: a second supervisor of the same attempt ends at
+// once and leaves no trace.
+class LocalEngine : public Engine {
+ public:
+  // `cohort`: the program that the supervisors run; empty: the one that runs now.
+  explicit LocalEngine(std::filesystem::path cohort = {});
+
+  std::string_view name() const override { return "local"; }
+  Abilities abilities() const override { return {.scales = true, .needs_queue = true}; }
+  // What the description names and this machine lacks, all of it at once (in_place.h).
+  void check(const jobspec::ResolvedJob& job) const override;
+  void submit(const AttemptRequest& request) override;
+  AttemptStatus observe(const std::filesystem::path& folder) const override;
+  LogChunk read_log(const std::filesystem::path& folder, std::string_view task,
+                    std::uint64_t offset, std::size_t most_bytes) const override;
+  void stop(const std::filesystem::path& folder) override;
+  void scale(const std::filesystem::path& folder, int workers) override;
+  std::vector<std::filesystem::path> list(const std::filesystem::path& jobs) const override;
+
+ private:
+  std::filesystem::path cohort_;
+  std::mutex submitting_;
+};
+
+}  // namespace cohort::engine
