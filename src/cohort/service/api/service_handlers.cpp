@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/version.h"
+#include "cohort/service/api/admin_token.h"
 #include "cohort/service/api/api_error.h"
 #include "cohort/service/api/handlers.h"
 #include "cohort/service/api/json_body.h"
@@ -88,7 +89,10 @@ HttpResponse rotate_token(ApiRequest& request) {
   const bool is_own = row && row->user == caller.user && row->role <= caller.role;
   if (!row || (!is_own && caller.role != UserRole::admin))
     throw ApiError(404, "there is no such token");
-  return new_token(200, request.context.tokens.rotate(row->id));
+  const auto in_file = admin_token(request.context.folders, request.context.tokens);
+  const NewToken made = request.context.tokens.rotate(row->id);
+  if (in_file && in_file->id == row->id) write_admin_token(request.context.folders, made.secret);
+  return new_token(200, made);
 }
 
 }  // namespace cohort::service
