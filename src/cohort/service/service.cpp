@@ -99,7 +99,8 @@ jobspec::ResolvedJob resolve_for(const JobManager& manager, const RunFolders& fo
   // What other hosts have is asked when the attempt begins.
   const int hosts = engine->abilities().needs_queue ? 1 : INT_MAX;
   auto resolved = jobspec::resolve(
-      spec, {.size = manager.machine(), .hosts = hosts, .version_at_hand = jobspec::version_at_hand},
+      spec,
+      {.size = manager.machine(), .hosts = hosts, .version_at_hand = jobspec::version_at_hand},
       jobspec::read_catalogues(folders.root));
   engine->check(resolved);
   return resolved;

@@ -44,7 +44,7 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   std::filesystem::path socket() const;
-  std::string listens_at() const;                             // "https://host:port"; "": nowhere
+  std::string listens_at() const;                            // "https://host:port"; "": nowhere
   std::optional<std::filesystem::path> admin_token() const;  // its file, where it listens on TCP
 
   // Serves until TERM or INT comes, or, on demand, until nobody needs it. Says why it ended.

@@ -37,7 +37,8 @@ void make_private_folder(const fs::path& path) {
 std::string text_of(int fd) {
   char buffer[64];
   const ssize_t count = ::pread(fd, buffer, sizeof buffer, 0);
-  return escape_controls(trim(std::string(buffer, count > 0 ? static_cast<std::size_t>(count) : 0)));
+  return escape_controls(
+      trim(std::string(buffer, count > 0 ? static_cast<std::size_t>(count) : 0)));
 }
 
 }  // namespace
@@ -72,9 +73,9 @@ fs::path socket_path(const RunFolders& folders) {
   const fs::path inside = whole / "service.sock";
   if (inside.string().size() < sizeof(sockaddr_un::sun_path)) return inside;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const fs::path base = runtime && *runtime ? fs::path(runtime) / "cohort"
-                                            : fs::temp_directory_path() /
-                                                  fmt::format("cohort-{}", ::geteuid());
+  const fs::path base = runtime && *runtime
+                            ? fs::path(runtime) / "cohort"
+                            : fs::temp_directory_path() / fmt::format("cohort-{}", ::geteuid());
   make_private_folder(base);
   return base / (to_hex(sha256(whole.string())).substr(0, kSocketNameDigits) + ".sock");
 }

@@ -49,8 +49,8 @@ std::uint64_t bytes_of_option(const char* option, const std::string& text) {
 // HOST:PORT, where port 0 lets the system choose.
 Endpoint listening_endpoint(const std::string& text) {
   const bool any_port = text.size() > 2 && text.compare(text.size() - 2, 2, ":0") == 0;
-  const auto address = cluster::parse_address(any_port ? text.substr(0, text.size() - 1) + "1"
-                                                       : text);
+  const auto address =
+      cluster::parse_address(any_port ? text.substr(0, text.size() - 1) + "1" : text);
   return Endpoint::tcp(address.host, any_port ? 0 : address.port);
 }
 
@@ -123,8 +123,7 @@ Command serve_command() {
                    "Removes the jobs that ended first, unless pinned, while all take more");
     app.add_flag("--on-demand", arguments->on_demand,
                  "Ends by itself when there are no jobs and no requests");
-    app.add_option("--idle-exit", arguments->idle,
-                   "With --on-demand: after so many seconds; 600")
+    app.add_option("--idle-exit", arguments->idle, "With --on-demand: after so many seconds; 600")
         ->check(CLI::Range(1, 1'000'000));
     return [arguments](const Words&, const Words&) { return serve(*arguments); };
   };

@@ -84,7 +84,8 @@ TEST_F(CallerTest, AdminTokenIsMadeOnceAndRenewedWhenItIsGone) {
 }
 
 TEST(Rights, OfAViewerAUserAndAnAdmin) {
-  const Caller viewer{"v", UserRole::viewer}, user{"u", UserRole::user}, admin{"a", UserRole::admin};
+  const Caller viewer{"v", UserRole::viewer}, user{"u", UserRole::user},
+      admin{"a", UserRole::admin};
   EXPECT_TRUE(may_see(viewer, "other"));
   EXPECT_FALSE(may_change(viewer, "v"));
   EXPECT_TRUE(may_see(user, "u") && may_change(user, "u"));

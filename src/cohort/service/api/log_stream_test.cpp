@@ -219,8 +219,8 @@ TEST(LogCursor, IsTheSameAsTextAgain) {
   EXPECT_EQ(to_text(cursor), "2;ps:0=1;worker:0=4711");
   EXPECT_EQ(log_cursor_of(to_text(cursor)), cursor);
   EXPECT_EQ(log_cursor_of("0"), LogCursor{});
-  for (const char* wrong : {"", "x", "-1", "1;", "1;a", "1;a=", "1;=3", "1;a=x", "1;a=-2",
-                            "1;a=99999999999999999999"})
+  for (const char* wrong :
+       {"", "x", "-1", "1;", "1;a", "1;a=", "1;=3", "1;a=x", "1;a=-2", "1;a=99999999999999999999"})
     EXPECT_FALSE(log_cursor_of(wrong)) << wrong;
 }
 

@@ -64,13 +64,12 @@ HttpResponse create_token(ApiRequest& request) {
   const Json body = parse_body(request.http.body, {"user", "role", "days"});
   const std::string user = text_field(body, "user");
   const auto role = user_role_of(text_field(body, "role"));
-  const bool is_name = !user.empty() && user.size() <= kMostUserName &&
-                       std::none_of(user.begin(), user.end(), [](unsigned char c) {
-                         return c <= ' ' || c == 0x7F;
-                       });
+  const bool is_name =
+      !user.empty() && user.size() <= kMostUserName &&
+      std::none_of(user.begin(), user.end(), [](unsigned char c) { return c <= ' ' || c == 0x7F; });
   if (!is_name)
-    throw ApiError(400, fmt::format("user must have 1 to {} characters, and no spaces",
-                                    kMostUserName));
+    throw ApiError(400,
+                   fmt::format("user must have 1 to {} characters, and no spaces", kMostUserName));
   if (!role) throw ApiError(400, "role must be viewer, user or admin");
   const int days = number_field(body, "days", 0, kMostTokenDays, kTokenDays);
   return new_token(201, request.context.tokens.create(user, *role, days));
