@@ -18,6 +18,8 @@ Command scale_command();
 // for with, in its folder and under its id; its tasks learn that they go on (COHORT_RESUME).
 // Refuses a job that runs, one that succeeded, and one that is not known.
 Command resume_command();
+// `cohort job check FILE`: is the description right, and what becomes of it on this machine?
+Command job_command();
 // `cohort ledger verify|show JOB|FILE`. The exit code is 1 when the ledger does not prove that each
 // sample of each ended epoch entered exactly one committed update.
 Command ledger_command();
@@ -35,6 +37,11 @@ Command doctor_command();
 // `cohort host-task`, which remote shells start (docs/launcher.md): runs the task that comes on
 // standard input.
 Command host_task_command();
+// `cohort attempt FOLDER`, the supervisor of one attempt of a submitted job (engine/local_engine.h).
+Command attempt_command();
+// `cohort exec-task`, which stands before the program of every task of such a job
+// (engine/task_start.h).
+Command exec_task_command();
 // `cohort completion bash|zsh|fish`: prints a script that completes commands and options, made from
 // what the commands declare. `all` gives the commands.
 Command completion_command(std::function<std::vector<Command>()> all);

@@ -7,11 +7,11 @@
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/launch/job/job_choices.h"
-#include "cohort/launch/job/job_file.h"
 #include "cohort/launch/plan/plan.h"
 #include "cohort/launch/supervise/supervisor.h"
 #include "cohort/tools/commands.h"
 #include "cohort/tools/host_options.h"
+#include "cohort/tools/run_file.h"
 
 namespace cohort::tools {
 namespace {
@@ -19,7 +19,8 @@ namespace {
 using launch::JobOptions;
 
 constexpr const char* kRunName = "run";
-constexpr int kLongestGrace = 7 * 24 * 3600;  // seconds
+constexpr int kLongestGrace = 7 * 24 * 3600;       // seconds
+constexpr int kLongestRun = 10 * 365 * 24 * 3600;  // seconds
 
 constexpr const char* kRunExamples = R"(
 Examples:
@@ -70,6 +71,21 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
   return app.add_option_function<std::string>(name, take, description)->type_name(join(words, "|"));
 }
 
+void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& target,
+                 int most, const std::string& description) {
+  app.add_option_function<double>(
+         name,
+         [name, most, &target](double seconds) {
+           if (!(seconds >= 0 && seconds <= most))
+             throw InvalidInput(
+                 fmt::format("{} must be from 0 to {} seconds, got {}", name, most, seconds));
+           target = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+         },
+         description)
+      ->type_name("S")
+      ->group("Ending");
+}
+
 void declare_options(CLI::App& app, RunArguments& arguments) {
   JobOptions& job = arguments.job;
   app.description("Starts, watches and ends a distributed job on this machine.");
@@ -112,17 +128,9 @@ void declare_options(CLI::App& app, RunArguments& arguments) {
   add_choice(app, "--success", job.success, launch::kSuccessPolicies,
              "Whose exit with 0 ends the job [all-workers; chief with --coordinator]")
       ->group("Ending");
-  app.add_option_function<double>(
-         "--grace",
-         [&job](double seconds) {
-           if (!(seconds >= 0 && seconds <= kLongestGrace))
-             throw InvalidInput(fmt::format("--grace must be from 0 to {} seconds, got {}",
-                                            kLongestGrace, seconds));
-           job.grace = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-         },
-         "Seconds between TERM and KILL [5]")
-      ->type_name("S")
-      ->group("Ending");
+  add_seconds(app, "--grace", job.grace, kLongestGrace, "Seconds between TERM and KILL [5]");
+  add_seconds(app, "--max-run", job.max_run, kLongestRun,
+              "Seconds after which the job has failed, with exit code 124; 0: no limit [0]");
   app.add_option("--task-restarts", job.task_restarts,
                  "Start a killed task that can go on alone again, at most N times; 0: never [3]")
       ->type_name("N")
@@ -152,8 +160,9 @@ void declare_options(CLI::App& app, RunArguments& arguments) {
              "bypass: the job's own hosts go past the proxy; strip: no proxy at all [bypass]")
       ->group("Environment");
 
-  app.add_option("--config", arguments.config,
-                 "Job file (TOML) with the same keys; the command line wins")
+  app.add_option(
+         "--config", arguments.config,
+         "Job file (TOML) with the same keys and those of a submitted job; the command line wins")
       ->type_name("FILE")
       ->group("Job");
   app.add_flag("--dry-run", arguments.dry_run,
@@ -166,18 +175,6 @@ void parse_into(RunArguments& arguments, const Words& words) {
   CLI::App app("", kRunName);
   declare_options(app, arguments);
   parse_words(app, words);
-}
-
-// The words of the job file that `arguments` name, if they name one.
-void add_job_file(const CLI::App& app, const RunArguments& arguments, RunWords& words) {
-  if (arguments.config.empty()) return;
-  auto known = long_option_names(app);
-  std::erase(known, "config");
-  std::erase(known, "help");
-  const auto file = launch::read_job_file(arguments.config, known);
-  words.job_file = arguments.config;
-  words.file_arguments = file.arguments;
-  if (words.program.empty()) words.program = file.program;
 }
 
 void print_dry_run(const JobOptions& job, const cluster::Environment& environment) {
@@ -225,9 +222,9 @@ Command run_command() {
   auto declare = [](CLI::App& app) -> Action {
     auto asked = std::make_shared<RunArguments>();
     declare_options(app, *asked);
-    return [asked, &app](const Words& words, const Words& program) {
+    return [asked](const Words& words, const Words& program) {
       RunWords all{.arguments = words, .program = program};
-      add_job_file(app, *asked, all);
+      if (!asked->config.empty()) add_job_file(asked->config, all);
       return run_job(all);
     };
   };
