@@ -1,17 +1,12 @@
 #include "cohort/report/event_reader.h"
 
-#include <fcntl.h>
-#include <fmt/core.h>
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <bit>
 #include <optional>
 
 #include "cohort/base/data/byte_io.h"
-#include "cohort/base/error.h"
-#include "cohort/base/unique_fd.h"
 #include "cohort/report/event_record.h"
+#include "cohort/report/file_part.h"
 #include "cohort/report/proto_reader.h"
 
 namespace cohort::report {
@@ -94,36 +89,12 @@ void add_event(std::string_view data, EventPart& part) {
         if (value.is(kSummaryValue)) add_value(value.bytes(), event, part);
 }
 
-// Fills the buffer as far as the file goes.
-void read_at(int fd, std::uint64_t offset, std::string& buffer, const std::filesystem::path& path) {
-  std::size_t have = 0;
-  while (have < buffer.size()) {
-    const ssize_t count =
-        ::pread(fd, buffer.data() + have, buffer.size() - have, static_cast<off_t>(offset + have));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw SystemError(fmt::format("cannot read '{}'", path.string()), errno);
-    if (count == 0) break;
-    have += static_cast<std::size_t>(count);
-  }
-  buffer.resize(have);
-}
-
 }  // namespace
 
 EventPart read_events(const std::filesystem::path& path, std::uint64_t offset,
                       std::size_t most_bytes) {
   EventPart part{.scalars = {}, .next = offset};
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  struct stat status {};
-  if (!file && (errno == ENOENT || errno == ELOOP)) return part;
-  if (!file || ::fstat(file.get(), &status) != 0)
-    throw SystemError(fmt::format("cannot read '{}'", path.string()), errno);
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  if (!S_ISREG(status.st_mode) || size <= offset) return part;
-
-  std::string buffer(std::min<std::uint64_t>(size - offset, std::max(most_bytes, 2 * kMostData)),
-                     '\0');
-  read_at(file.get(), offset, buffer, path);
+  const auto [buffer, size] = read_file_part(path, offset, std::max(most_bytes, 2 * kMostData));
   std::string_view rest = buffer;
   while (rest.size() >= kHead && part.next - offset < most_bytes) {
     const auto length = get_integer<std::uint64_t>(rest.data());

@@ -7,7 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
-#include "cohort/base/files/owned_files.h"
+#include "cohort/report/file_part.h"
 
 namespace cohort::report {
 namespace {
@@ -52,7 +52,7 @@ bool write_progress_file(const std::filesystem::path& path, const ProgressState&
 
 std::optional<ProgressRecord> read_progress_file(const std::filesystem::path& path) {
   try {
-    const auto object = nlohmann::json::parse(read_own_file(path, kMostProgressBytes));
+    const auto object = nlohmann::json::parse(read_file_part(path, 0, kMostProgressBytes).bytes);
     const auto time = finite_number(object, "time");
     if (!time || std::abs(*time) > 1e15) return std::nullopt;
     ProgressRecord record{.time = static_cast<std::int64_t>(*time),

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
@@ -23,6 +22,7 @@
 #include "cohort/service/api/source_upload.h"
 #include "cohort/service/jobs/job_manager.h"
 #include "cohort/service/jobs/job_operations.h"
+#include "cohort/service/metrics/metrics_collector.h"
 #include "cohort/service/service_root.h"
 
 namespace cohort::service {
@@ -32,12 +32,15 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLookTime{30};  // whether somebody needs the service
 constexpr std::chrono::seconds kResolveTime{5};
+constexpr int kAnyHosts = 1'000'000;
 
 HttpLimits api_limits() {
   HttpLimits limits;
   limits.head = 64 * 1024;  // a cursor of the logs of a thousand tasks
   limits.connections = 1024;
+  limits.pending = std::size_t{64} << 20;
   limits.time = std::chrono::seconds(30);
+  limits.stall = std::chrono::minutes(10);  // a follower that was put to sleep wakes up again
   limits.requests = 1000;
   return limits;
 }
@@ -97,7 +100,7 @@ jobspec::ResolvedJob resolve_for(const JobManager& manager, const RunFolders& fo
     throw InvalidInput(fmt::format("the source {} is not there", spec.source),
                        {.advice = "Send it first: PUT /v1/sources/SHA256"});
   // What other hosts have is asked when the attempt begins.
-  const int hosts = engine->abilities().needs_queue ? 1 : INT_MAX;
+  const int hosts = engine->abilities().needs_queue ? 1 : kAnyHosts;
   auto resolved = jobspec::resolve(
       spec,
       {.size = manager.machine(), .hosts = hosts, .version_at_hand = jobspec::version_at_hand},
@@ -130,6 +133,11 @@ struct Service::State {
                                                     folders.sources());
                      }},
                 make_engines()),
+        collector(
+            {.folders = options.folders,
+             .engine = [this](std::string_view name) { return manager.engine(name); },
+             .spec =
+                 [](const JobRow& row) { return jobspec::resolved_from_json(row.resolved).spec; }}),
         operations(
             options.folders,
             [this](const jobspec::JobSpec& spec) {
@@ -151,6 +159,7 @@ struct Service::State {
       ensure_admin_token(options.folders, tokens, user_name(::geteuid()));
     }
     manager.start();
+    collector.start();
     server.emplace(
         listeners, "the service", api_limits(),
         [this](const HttpRequest& request) { return api.handle(request); },
@@ -174,6 +183,7 @@ struct Service::State {
   std::filesystem::path socket;
   std::vector<HttpListener> listeners;
   JobManager manager;
+  MetricsCollector collector;
   JobOperations operations;
   Api api;
   std::optional<HttpServer> server;
