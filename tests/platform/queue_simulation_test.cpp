@@ -7,11 +7,11 @@
 namespace cohort::service {
 namespace {
 
-constexpr std::uint64_t kGib = std::uint64_t{1} << 30;
+constexpr std::uint64_t kNodeGib = std::uint64_t{1} << 30;
 
 std::vector<jobspec::Size> equal_nodes(int count) {
   return std::vector<jobspec::Size>(static_cast<std::size_t>(count),
-                                    {.cores = 32, .memory_bytes = 128 * kGib, .gpus = 4});
+                                    {.cores = 32, .memory_bytes = 128 * kNodeGib, .gpus = 4});
 }
 
 bool all_ended(const QueueSimulation& simulation) {
@@ -112,7 +112,7 @@ TEST(QueueSimulation, JobsBehindNeverDelayTheFirstInLine) {
     SimulatedJob& first = jobs[29];
     first.arrives = 1000;
     first.job.priority = 100;
-    first.job.instance = {.cores = 8, .memory_bytes = 16 * kGib, .gpus = seed % 3 ? 0 : 1};
+    first.job.instance = {.cores = 8, .memory_bytes = 16 * kNodeGib, .gpus = seed % 3 ? 0 : 1};
     first.job.least = first.job.most = 4 + static_cast<int>(seed % 5);
     alone.push_back(first);
     const std::size_t index = alone.size() - 1;
