@@ -84,12 +84,14 @@ def _answering(root: pathlib.Path) -> Optional[Address]:
 
 
 def _start(root: pathlib.Path) -> Address:
-    program = find_program()
+    program = os.path.abspath(find_program())
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = root / "service.log"
-    with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
+    environment = {**os.environ, **({"COHORT_HOME": str(root)} if "COHORT_HOME" in os.environ else {})}
+    with open(log, "ab", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as output:
+        begin = output.tell()
         process = subprocess.Popen([program, "serve", "--on-demand"], stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=output, start_new_session=True)  # fmt: skip
+                                   stderr=output, cwd=root, env=environment, start_new_session=True)  # fmt: skip
     _started.append(process)
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline:
@@ -101,8 +103,8 @@ def _start(root: pathlib.Path) -> Address:
         if process.poll() not in (None, 0) and not _may_still_come(root):
             break
         time.sleep(0.02)
-    last = log.read_text(errors="replace").rstrip().splitlines()[-1:] or ["(nothing in its log)"]
-    raise ServiceUnavailable(f"your own service did not start: {last[0]} ({log})")
+    said = log.read_bytes()[begin:].decode(errors="replace").rstrip().splitlines()[-3:]
+    raise ServiceUnavailable(f"your own service did not start: {' / '.join(said) or 'it said nothing'} ({log})")
 
 
 def _may_still_come(root: pathlib.Path) -> bool:
