@@ -100,8 +100,7 @@ class Job:
             return
         for name in tasks or [entry["name"] for entry in self.client.tasks(self.id)]:
             text = b"".join(self.client.log(self.id, name, since=since)).decode(errors="replace")
-            lines = text.splitlines()
-            _print_lines(name, lines[-tail:] if tail else lines)
+            _print_lines(name, text, tail)
 
     def wait(self, logs: Logs = "All") -> None:
         """Returns when the job has succeeded; prints its log meanwhile. Throws JobFailed, whose text is the
@@ -144,16 +143,17 @@ class Job:
         for event in self.client.follow_logs(self.id, tasks=tasks, since=since, tail=tail, after=self._last_event):
             if event.kind == "log":
                 piece = event.json()
-                _print_lines(piece["task"], piece["text"].splitlines())
+                _print_lines(piece["task"], piece["text"])
                 self._last_event = event.id
             elif event.kind == "end":
                 return dict(event.json())
         raise CohortError(f"the log of job {self.id} ended without saying how the job did")
 
 
-def _print_lines(task: str, lines: Sequence[str]) -> None:
-    if lines:
-        print("\n".join(f"[{task}] {line}" for line in lines), flush=True)
+def _print_lines(task: str, text: str, tail: Optional[int] = None) -> None:
+    lines = text[:-1].split("\n") if text.endswith("\n") else text.split("\n")
+    if text:
+        print("\n".join(f"[{task}] {line}" for line in (lines[-tail:] if tail else lines)), flush=True)
 
 
 def _tasks_of(logs: Logs) -> Optional[List[str]]:

@@ -50,7 +50,8 @@ class Packing(SdkTest):
         (folder / ".cohortignore").write_text(
             "# comment\n\n*.bin\n!keep.bin\n/data\nlog/\na/**/notes.txt\ndocs/**/*.md\nx[12]\n\\[x\\]\n"
         )
-        self.assertEqual(self.names(folder), [".cohortignore", "a/data/x", "keep.bin", "log", "notes.txt", "train.py", "x3"])
+        left = [".cohortignore", "a/data/x", "keep.bin", "log", "notes.txt", "train.py", "x3"]
+        self.assertEqual(self.names(folder), left)
 
     def test_long_and_unusual_names_survive(self):
         names = ["ä ö/ü.py", "/".join(["folder" * 10] * 4) + "/" + "n" * 120, "new\nline"]

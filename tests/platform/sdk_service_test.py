@@ -67,13 +67,15 @@ class Jobs(ServiceTest):
         return process, go
 
     def test_a_job_leaves_its_log_metrics_and_model(self):
-        code = self.program("leaves", "import os, sys\nprint('loss=0.25', sys.argv[1:], os.environ['SM_CHANNEL_TRAINING'])\n"
+        code = self.program("leaves", "import os, sys\n"
+                            "print('loss=0.25', sys.argv[1:], os.environ['SM_CHANNEL_TRAINING'])\n"
                             "open(os.environ['SM_MODEL_DIR'] + '/weights', 'w').write('42')\n")  # fmt: skip
         estimator = Generic("train.py", source_dir=code, hyperparameters={"layers": [64, 32], "name": "a b"},
                             metric_definitions=[{"Name": "loss", "Regex": "loss=([0-9.]+)"}])  # fmt: skip
         (self.folder / "data").mkdir(exist_ok=True)
         job, printed, _ = quietly(estimator.fit, "data")
-        self.assertRegex(printed, r"(?m)^\[worker:0\] loss=0.25 \['--layers', '\[64, ?32\]', '--name', 'a b'\] .*/data$")
+        words = r"\['--layers', '\[64, ?32\]', '--name', 'a b'\]"
+        self.assertRegex(printed, rf"(?m)^\[worker:0\] loss=0.25 {words} .*/data$")
         self.assertEqual(estimator.status(), "succeeded")
         self.assertEqual((pathlib.Path(estimator.model_data) / "weights").read_text(), "42")
         fetched = estimator.download(self.folder / "fetched")

@@ -46,7 +46,8 @@ class Arguments(SdkTest):
             TensorFlow("train.py", train_instance_count=2, instance_count=3)
 
     def test_an_unknown_argument_is_refused_with_the_nearest(self):
-        with self.assertRaisesRegex(TypeError, "TensorFlow has no argument 'instance_cout'; did you mean 'instance_count'"):
+        nearest = "TensorFlow has no argument 'instance_cout'; did you mean 'instance_count'"
+        with self.assertRaisesRegex(TypeError, nearest):
             TensorFlow("train.py", instance_cout=2)
         with self.assertRaisesRegex(TypeError, "PyTorch has no argument 'zzzz'$"):
             PyTorch("train.py", zzzz=2)
@@ -84,8 +85,8 @@ class Arguments(SdkTest):
         estimator = TensorFlow("train.py")
         self.assertEqual(estimator.job_description("data")["inputs"], {"training": str(self.folder / "data")})
         self.assertEqual(estimator.job_description("s3://bucket/x")["inputs"], {"training": "s3://bucket/x"})
-        channels = {"train": self.folder / "a", "test": "cos://b"}
-        self.assertEqual(estimator.job_description(channels)["inputs"], {"train": str(self.folder / "a"), "test": "cos://b"})
+        channels = estimator.job_description({"train": self.folder / "a", "test": "cos://b"})["inputs"]
+        self.assertEqual(channels, {"train": str(self.folder / "a"), "test": "cos://b"})
         os.environ["COHORT_SERVICE"] = "https://trainer:8443"  # another machine: its paths are its own
         self.assertEqual(TensorFlow("train.py").job_description("/data")["inputs"], {"training": "/data"})
 
@@ -132,7 +133,8 @@ class Submitting(SdkTest):
 
     def test_a_missing_entry_point_is_said_before_anything_is_sent(self):
         server, code = self.serve(), self.code(train_py="")
-        with self.assertRaisesRegex(cohort.SourceError, r"entry_point: there is no 'trian.py' in .*code, only: train.py"):
+        missing = r"entry_point: there is no 'trian.py' in .*code, only: train.py"
+        with self.assertRaisesRegex(cohort.SourceError, missing):
             TensorFlow("trian.py", source_dir=code).fit()
         with self.assertRaisesRegex(cohort.SourceError, "source_dir: .*nowhere is not a folder"):
             TensorFlow("train.py", source_dir=self.folder / "nowhere").fit()
@@ -172,7 +174,8 @@ class Submitting(SdkTest):
         self.assertIn("cohort: TensorFlow 1.14.0 was asked for; 2.15.1 is here\n", said)
         self.assertEqual(printed, "[worker:0] one line\n")
         server.script = lambda handler, *_: handler.refuse(400, "instance_count: 0 is not from 1 to 1000.", "Give it.")
-        with self.assertRaisesRegex(cohort.ServiceError, r"instance_count: 0 is not from 1 to 1000\. Give it\.") as refusal:
+        reason = r"instance_count: 0 is not from 1 to 1000\. Give it\."
+        with self.assertRaisesRegex(cohort.ServiceError, reason) as refusal:
             Generic(program="ls").fit()
         self.assertEqual(refusal.exception.status, 400)
 
@@ -189,7 +192,8 @@ class Submitting(SdkTest):
 
 class Following(SdkTest):
     def test_events_are_parsed_as_the_standard_says(self):
-        text = b": comment\n\nretry: 1000\nid: 1\nevent: log\ndata: a\ndata: b\n\ndata:c\r\n\r\nid: 2\nevent: end\ndata: cut"
+        text = (b": comment\n\nretry: 1000\nid: 1\nevent: log\ndata: a\ndata: b\n\n"
+                b"data:c\r\n\r\nid: 2\nevent: end\ndata: cut")  # fmt: skip
         self.assertEqual(list(parse_events(io.BytesIO(text))), [Event("log", "a\nb", "1"), Event("message", "c", "1")])
         self.assertEqual(list(parse_events(io.BytesIO("data: ä\n\n".encode()))), [Event("message", "ä")])
 
@@ -254,7 +258,8 @@ class Afterwards(SdkTest):
         return TensorFlow.attach(server.job["id"])
 
     def test_metrics_are_a_list_of_rows_and_print_as_a_table(self):
-        rows = [{"id": at + 1, "name": "loss", "step": at, "value": 1 / (at + 1), "time": "2026-11-16T19:00:00Z"} for at in range(3)]
+        rows = [{"id": at + 1, "name": "loss", "step": at, "value": 1 / (at + 1), "time": "2026-11-16T19:00:00Z"}
+                for at in range(3)]  # fmt: skip
 
         def script(handler, method, path):
             if not path.endswith("/metrics"):

@@ -28,8 +28,9 @@ def run(folder):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
     marks = [f"print('--- cell {number}', flush=True)\n{cell}" for number, cell in enumerate(cells)]
-    done = subprocess.run([sys.executable, "-uc", "\n".join(marks)], cwd=folder, text=True, timeout=sdk_service.PATIENCE,
-                          env=sdk_service.clean_environment(folder), stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+    done = subprocess.run([sys.executable, "-uc", "\n".join(marks)], cwd=folder, text=True, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=sdk_service.PATIENCE,
+                          env=sdk_service.clean_environment(folder))  # fmt: skip
     print(done.stdout)
     assert done.returncode == 0, f"the walk-through ended with {done.returncode}"
     return len(cells), done.stdout
