@@ -177,14 +177,14 @@ class Client:
         with self._request("GET", _path(job, "archive"), query=query, accept="application/x-tar") as answer:
             with tarfile.open(fileobj=answer, mode="r|") as archive:
                 for member in archive:
-                    _extract(archive, member, target)
+                    _extract(archive, member, target.resolve())
         return target
 
-    def place_of(self, job: str, part: str = "model") -> str:
-        """The folder of a job's model or output, or the address of its archive on a shared service."""
+    def model_place(self, job: str) -> str:
+        """The folder of a job's model, or the address of its archive on a shared service. Takes the whole id."""
         if self.is_local:
-            return str(pathlib.Path(self.service()["root"]) / "jobs" / job / part)
-        return f"{self._address()}{_path(job, 'archive')}?part={part}"
+            return str(pathlib.Path(self.service()["root"]) / "jobs" / job / "model")
+        return f"{self._address()}{_path(job, 'archive')}?part=model"
 
     # Sources.
 
@@ -299,17 +299,23 @@ def _path(job: str, *parts: str) -> str:
 
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: pathlib.Path) -> None:
-    """Writes a file or folder of the archive below `target`, and nothing anywhere else."""
-    name = pathlib.PurePosixPath(member.name)
-    if name.is_absolute() or ".." in name.parts:
+    """Writes a file, folder or link of the archive below `target`, and nothing anywhere else."""
+    place = target / member.name
+    places = [place.parent.resolve() / place.name]  # where it goes, past links that are there already
+    if member.issym():
+        places.append((place.parent / member.linkname).resolve())
+    if ".." in place.parts or not all(path == target or target in path.parents for path in places):
         raise CohortError(f"the archive of the job holds '{member.name}', which would leave {target}")
-    place = target.joinpath(*name.parts)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if place.is_symlink():
+        place.unlink()
     if member.isdir():
-        place.mkdir(parents=True, exist_ok=True)
+        place.mkdir(exist_ok=True)
+    elif member.issym():
+        place.symlink_to(member.linkname)
     elif member.isfile():
         content = archive.extractfile(member)
         assert content is not None
-        place.parent.mkdir(parents=True, exist_ok=True)
         with content, open(place, "wb") as file:
             shutil.copyfileobj(content, file)
         place.chmod(member.mode & 0o755)

@@ -9,7 +9,7 @@ import sys
 class Answer(enum.Enum):
     STOP = "stop"
     LEAVE = "leave"
-    GO_ON = "go on"
+    WAIT = "wait"
 
 
 def ask_about(job_id: str) -> Answer:
@@ -23,14 +23,12 @@ def ask_about(job_id: str) -> Answer:
 
 
 def _ask(job_id: str) -> Answer:
-    question = f"\nStop job {job_id}, leave it running, or go on waiting? [s/l/g, Enter: leave] "
+    question = f"\nJob {job_id}: (s)top it, (w)ait on, or (l)eave it running? [s/w/l] "
     try:
         word = input(question).strip().lower()
     except (EOFError, KeyboardInterrupt):
         return Answer.LEAVE
-    if word.startswith("s"):
-        return Answer.STOP
-    return Answer.GO_ON if word.startswith("g") else Answer.LEAVE
+    return next((answer for answer in Answer if word and answer.value.startswith(word[0])), Answer.LEAVE)
 
 
 def _can_ask() -> bool:

@@ -12,6 +12,7 @@ from cohort.client import Client
 from cohort.connection import JsonObject
 from cohort.errors import CohortError, JobFailed, JobStopped
 from cohort.interrupt import Answer, ask_about
+from cohort.log_printer import LogPrinter
 from cohort.tables import MetricTable
 
 ENDED = ("succeeded", "failed", "stopped")
@@ -82,7 +83,7 @@ class Job:
     @property
     def model_data(self) -> ModelData:
         """Where the model is. The program wrote it to SM_MODEL_DIR, which is this folder."""
-        place = ModelData(self.client.place_of(self.id, "model"))
+        place = ModelData(self.client.model_place(self.id))
         place._job = self
         return place
 
@@ -98,9 +99,12 @@ class Job:
             self._last_event = None
             self._print_logs(tasks, since, tail)
             return
+        printer = LogPrinter()
         for name in tasks or [entry["name"] for entry in self.client.tasks(self.id)]:
             text = b"".join(self.client.log(self.id, name, since=since)).decode(errors="replace")
-            _print_lines(name, text, tail)
+            lines = text.splitlines(keepends=True)[-tail:] if tail else [text]
+            printer.print({"task": name, "attempt": 1, "text": "".join(lines)})
+        printer.finish()
 
     def wait(self, logs: Logs = "All") -> None:
         """Returns when the job has succeeded; prints its log meanwhile. Throws JobFailed, whose text is the
@@ -117,7 +121,7 @@ class Job:
                     self.stop()
                     self._wait(None)
                     print(f"cohort: job {self.id} is stopped", file=sys.stderr)
-                if answer is not Answer.GO_ON:
+                if answer is not Answer.WAIT:
                     raise
         if end["state"] != "succeeded":
             reason = end["reason"] or f"job {self.id} {'was stopped' if end['state'] == 'stopped' else 'failed'}"
@@ -140,20 +144,15 @@ class Job:
     def _print_logs(self, tasks: Sequence[str], since: Union[None, str, float] = None,
                     tail: Optional[int] = None) -> JsonObject:  # fmt: skip
         """Prints log lines, those behind the last event, until the job has ended; then how it did."""
+        printer = LogPrinter()
         for event in self.client.follow_logs(self.id, tasks=tasks, since=since, tail=tail, after=self._last_event):
             if event.kind == "log":
-                piece = event.json()
-                _print_lines(piece["task"], piece["text"])
+                printer.print(event.json())
                 self._last_event = event.id
             elif event.kind == "end":
+                printer.finish()
                 return dict(event.json())
         raise CohortError(f"the log of job {self.id} ended without saying how the job did")
-
-
-def _print_lines(task: str, text: str, tail: Optional[int] = None) -> None:
-    lines = text[:-1].split("\n") if text.endswith("\n") else text.split("\n")
-    if text:
-        print("\n".join(f"[{task}] {line}" for line in (lines[-tail:] if tail else lines)), flush=True)
 
 
 def _tasks_of(logs: Logs) -> Optional[List[str]]:

@@ -148,11 +148,13 @@ def usual(handler, method, path):
 
 
 def archive_of(files):
-    """A tar archive of {name: content}, as the service sends one."""
+    """A tar archive of {name: content} as the service sends one; text is where a link leads."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name, data in files.items():
             member = tarfile.TarInfo(name)
+            if isinstance(data, str):
+                member.type, member.linkname, data = tarfile.SYMTYPE, data, b""
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return content.getvalue()

@@ -63,7 +63,7 @@ class Jobs(ServiceTest):
         script = FIT.format(path=str(sdk_service.SOURCE / "python"), source=str(source), go=str(go), name=name)
         process = self.start(script, **options)
         self.addCleanup(go.touch)
-        read_until(process.stdout, "] ready")
+        read_until(process.stdout, "worker:0 ready")
         return process, go
 
     def test_a_job_leaves_its_log_metrics_and_model(self):
@@ -75,7 +75,7 @@ class Jobs(ServiceTest):
         (self.folder / "data").mkdir(exist_ok=True)
         job, printed, _ = quietly(estimator.fit, "data")
         words = r"\['--layers', '\[64, ?32\]', '--name', 'a b'\]"
-        self.assertRegex(printed, rf"(?m)^\[worker:0\] loss=0.25 {words} .*/data$")
+        self.assertRegex(printed, rf"(?m)^worker:0 loss=0.25 {words} .*/data$")
         self.assertEqual(estimator.status(), "succeeded")
         self.assertEqual((pathlib.Path(estimator.model_data) / "weights").read_text(), "42")
         fetched = estimator.download(self.folder / "fetched")
@@ -110,7 +110,7 @@ class Jobs(ServiceTest):
         self.assertEqual(attached.hyperparameters(), {"go": str(go)})
         go.touch()
         _, printed, _ = quietly(attached.wait)
-        self.assertEqual(printed.splitlines()[-1], "[worker:0] line 199")
+        self.assertEqual(printed.splitlines()[-1], "worker:0 line 199")
 
     def answered(self, name, answer):
         """A fit() in a terminal that is interrupted, and whose question gets this answer."""
@@ -125,17 +125,17 @@ class Jobs(ServiceTest):
     def test_interrupted_in_a_terminal_the_job_is_stopped_if_the_person_says_so(self):
         process, _ = self.answered("stopped", b"s\n")
         printed, said = process.communicate(timeout=PATIENCE)
-        self.assertIn("leave it running, or go on waiting?", printed + said)
+        self.assertIn("(l)eave it running?", printed + said)
         self.assertRegex(said, r"cohort: job \S+ is stopped\n")
         self.assertEqual(cohort.attach("stopped").status(), "stopped")
 
     def test_interrupted_in_a_terminal_it_goes_on_where_it_was_if_the_person_says_so(self):
-        process, go = self.answered("going-on", b"g\n")
+        process, go = self.answered("going-on", b"w\n")
         go.touch()
         printed, _ = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 0)
-        lines = [line for line in printed.splitlines() if line.startswith("[worker:0]")]
-        self.assertEqual(lines, [f"[worker:0] line {number}" for number in range(200)])
+        lines = [line for line in printed.splitlines() if line.startswith("worker:0 ")]
+        self.assertEqual(lines, [f"worker:0 line {number}" for number in range(200)])
 
     def test_a_service_that_is_killed_while_fit_waits_is_started_again_and_the_log_is_whole(self):
         process, go = self.fit_waiting("survivor", stdin=subprocess.DEVNULL)
@@ -145,8 +145,8 @@ class Jobs(ServiceTest):
         printed, said = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 0, said)
         self.assertNotEqual(record_of(self.folder)["pid"], before)
-        lines = [line for line in printed.splitlines() if line.startswith("[worker:0]")]
-        self.assertEqual(lines, [f"[worker:0] line {number}" for number in range(200)])
+        lines = [line for line in printed.splitlines() if line.startswith("worker:0 ")]
+        self.assertEqual(lines, [f"worker:0 line {number}" for number in range(200)])
         self.assertEqual(printed.splitlines()[-1], "fit returned")
         self.assertEqual(len(cohort.attach("survivor").describe()["attempts"]), 1)
 
@@ -186,7 +186,7 @@ class Users(unittest.TestCase):
                             for user, role in (("ann", "user"), ("ben", "user"), ("eve", "viewer")))  # fmt: skip
         self.assertEqual((ann.service()["user"], ann.service()["role"]), ("ann", "user"))
         job, printed, _ = quietly(Generic(program=["echo", "hello"], client=ann).fit)
-        self.assertEqual(printed, "[worker:0] hello\n")
+        self.assertEqual(printed, "worker:0 hello\n")
         self.assertTrue(str(job.model_data).startswith(address + "/v1/jobs/"))
         for client in (ben, viewer):
             with self.assertRaises(cohort.ServiceError) as refusal:

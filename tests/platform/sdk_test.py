@@ -18,6 +18,7 @@ import cohort
 from cohort.arguments import OTHER_NAMES
 from cohort.estimator import Cohort, Generic, PyTorch, TensorFlow
 from cohort.events import Event, parse_events
+from cohort.log_printer import LogPrinter
 
 
 def quietly(call, *arguments, **named):
@@ -172,7 +173,7 @@ class Submitting(SdkTest):
         server.job["notes"] = ["TensorFlow 1.14.0 was asked for; 2.15.1 is here"]
         _, printed, said = quietly(Generic(program="ls").fit)
         self.assertIn("cohort: TensorFlow 1.14.0 was asked for; 2.15.1 is here\n", said)
-        self.assertEqual(printed, "[worker:0] one line\n")
+        self.assertEqual(printed, "worker:0 one line\n")
         server.script = lambda handler, *_: handler.refuse(400, "instance_count: 0 is not from 1 to 1000.", "Give it.")
         reason = r"instance_count: 0 is not from 1 to 1000\. Give it\."
         with self.assertRaisesRegex(cohort.ServiceError, reason) as refusal:
@@ -213,7 +214,7 @@ class Following(SdkTest):
 
         self.serve(script)
         _, printed, _ = quietly(Generic(program="ls").fit)
-        self.assertEqual(printed, "".join(f"[worker:0] {line}" for line in lines))
+        self.assertEqual(printed, "".join(f"worker:0 {line}" for line in lines))
 
     def test_a_failure_raises_the_root_cause(self):
         server = self.serve()
@@ -242,7 +243,15 @@ class Following(SdkTest):
         self.serve(script)
         _, printed, said = quietly(Generic(program="ls").fit)
         self.assertEqual(said.count("waits: 2 cores are free, 4 are needed"), 1)
-        self.assertEqual(printed, "[worker:0] one line\n")
+        self.assertEqual(printed, "worker:0 one line\n")
+
+    def test_lines_of_several_tasks_never_mix_and_redrawn_ones_are_printed_once(self):
+        printer = LogPrinter()
+        pieces = [("worker:0", 1, "half "), ("worker:1", 1, "10%\r50%\r100%\r\n"), ("worker:0", 1, "line\nlast"),
+                  ("worker:0", 2, "again\n")]  # fmt: skip
+        _, printed, _ = quietly(lambda: [printer.print({"task": t, "attempt": a, "text": s}) for t, a, s in pieces])
+        self.assertEqual(printed.splitlines(), ["worker:1 100%", "worker:0 half line", "worker:0 last",
+                                                "-- attempt 2 --", "worker:0 again"])  # fmt: skip
 
     def test_only_the_tasks_that_were_named_are_asked_for(self):
         server = self.serve()
@@ -279,20 +288,26 @@ class Afterwards(SdkTest):
     def test_a_model_is_a_folder_of_this_machine_or_an_address(self):
         def script(handler, method, path):
             if path.endswith("/archive"):
-                return handler.answer(200, archive_of({"model/weights": b"123", "model/a/b": b""}), "application/x-tar")
+                return handler.answer(200, archive_of({"model/weights": b"123", "model/a/b": "../weights"}), "application/x-tar")
             usual(handler, method, path)
 
         estimator = self.attached(script)
         self.assertEqual(estimator.model_data, f"/somewhere/jobs/{sdk_fake.JOB['id']}/model")
         target = estimator.model_data.download(self.folder / "fetched")
         self.assertEqual((target / "model/weights").read_bytes(), b"123")
+        self.assertEqual((target / "model/a/b").read_bytes(), b"123")
         self.assertEqual(estimator.hyperparameters(), {"epochs": 3})
 
     def test_an_archive_cannot_write_anywhere_else(self):
-        estimator = self.attached(lambda handler, method, path: handler.answer(200, archive_of({"../evil": b"1"}))
+        outside = {"../evil": b"1"}, {str(self.folder / "evil"): b"1"}, {"model/up": "../.."}, {"model/up": "/tmp"}, \
+            {"model/here": "..", "model/here/up": "..", "model/here/up/evil": b"1"}  # fmt: skip
+        archives = [archive_of(files) for files in outside]
+        estimator = self.attached(lambda handler, method, path: handler.answer(200, archives[0])
                                   if path.endswith("/archive") else usual(handler, method, path))  # fmt: skip
-        with self.assertRaisesRegex(cohort.CohortError, r"'\.\./evil', which would leave"):
-            estimator.download(self.folder / "fetched")
+        while archives:
+            with self.assertRaisesRegex(cohort.CohortError, "which would leave"):
+                estimator.download(self.folder / "fetched")
+            archives.pop(0)
         self.assertFalse((self.folder / "evil").exists())
 
     def test_without_a_job_the_answer_says_what_to_do(self):
