@@ -18,6 +18,8 @@ Command scale_command();
 // for with, in its folder and under its id; its tasks learn that they go on (COHORT_RESUME).
 // Refuses a job that runs, one that succeeded, and one that is not known.
 Command resume_command();
+// `cohort job check FILE`: is the description right, and what becomes of it on this machine?
+Command job_command();
 // `cohort ledger verify|show JOB|FILE`. The exit code is 1 when the ledger does not prove that each
 // sample of each ended epoch entered exactly one committed update.
 Command ledger_command();

@@ -40,9 +40,11 @@ Examples:
 
 // In the order in which help names them.
 std::vector<Command> all_commands() {
-  return {run_command(),      status_command(), scale_command(),
-          resume_command(),   ledger_command(), bench_command(),
-          tune_command(),     doctor_command(), completion_command(all_commands),
+  return {run_command(),      status_command(),
+          scale_command(),    resume_command(),
+          job_command(),      ledger_command(),
+          bench_command(),    tune_command(),
+          doctor_command(),   completion_command(all_commands),
           host_task_command()};
 }
 
