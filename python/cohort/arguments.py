@@ -7,6 +7,7 @@ import inspect
 import json
 import numbers
 import os
+import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
 Path = Union[str, "os.PathLike[str]"]
@@ -185,7 +186,11 @@ def _place(place: Path, local: bool) -> str:
     return os.path.abspath(os.path.expanduser(text))
 
 
-def environment_of(env: Optional[Mapping[str, object]]) -> Dict[str, str]:
-    """Variables as text: True is "true", as in JSON."""
-    return {name: value if isinstance(value, str) else json.dumps(as_json(value, f"env.{name}"))
-            for name, value in (env or {}).items()}  # fmt: skip
+def environment_of(env: Optional[Mapping[str, object]], local: bool) -> Dict[str, str]:
+    """Variables as text: True is "true", as in JSON. Where the service is on this machine, the job gets the
+    virtual environment of this process, unless a catalogue names one for its framework_version."""
+    variables = {name: value if isinstance(value, str) else json.dumps(as_json(value, f"env.{name}"))
+                 for name, value in (env or {}).items()}  # fmt: skip
+    if local and sys.prefix != sys.base_prefix:
+        variables.setdefault("VIRTUAL_ENV", sys.prefix)
+    return variables

@@ -104,8 +104,9 @@ class Estimator:
             spec["name"] = job_name
         if isinstance(self._fields.get("elastic"), (tuple, list)):
             spec["elastic"] = dict(zip(("min", "max"), spec["elastic"]))
-        if "env" in self._fields:
-            spec["env"] = environment_of(self._fields["env"])
+        env = environment_of(self._fields.get("env"), self.client.is_local)
+        if env:
+            spec["env"] = env
         channels = channels_of(inputs, self.client.is_local)
         if channels:
             spec["inputs"] = channels

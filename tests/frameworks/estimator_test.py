@@ -21,8 +21,9 @@ class Examples(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="cohort-example-", ignore_cleanup_errors=True) as folder:
             folder = pathlib.Path(folder)
             self.addCleanup(sdk_service.end_service, folder)
-            done = subprocess.run([sys.executable, name], cwd=EXAMPLES, env=sdk_service.clean_environment(folder), text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=500)  # fmt: skip
+            environment = sdk_service.clean_environment(folder)
+            done = subprocess.run([sys.executable, name], cwd=EXAMPLES, env=environment, text=True, timeout=500,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
             self.assertEqual(done.returncode, 0, done.stdout[-4000:])
             [weights] = (folder / "home/jobs").glob("*/model/weights.npz")
             self.assertGreater(weights.stat().st_size, 1000)

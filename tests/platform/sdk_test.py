@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+import unittest.mock
 import urllib.parse
 
 import sdk_fake
@@ -30,6 +31,12 @@ def quietly(call, *arguments, **named):
 
 
 class Arguments(SdkTest):
+    def setUp(self):
+        super().setUp()
+        outside = unittest.mock.patch.object(sys, "prefix", sys.base_prefix)  # of any virtual environment
+        outside.start()
+        self.addCleanup(outside.stop)
+
     def fields(self, **arguments):
         return TensorFlow("train.py", **arguments).job_description()
 
@@ -80,6 +87,13 @@ class Arguments(SdkTest):
         self.assertEqual(sent["env"], {"N": "1", "ON": "true", "T": "text"})
         with self.assertRaisesRegex(TypeError, r"hyperparameters\.model\[1\]: a object cannot be sent"):
             self.fields(hyperparameters={"model": [1, object()]})
+
+    def test_a_job_gets_the_virtual_environment_of_this_process(self):
+        with unittest.mock.patch.object(sys, "prefix", "/venv"):
+            self.assertEqual(self.fields(env={"A": "b"})["env"], {"A": "b", "VIRTUAL_ENV": "/venv"})
+            self.assertEqual(self.fields(env={"VIRTUAL_ENV": "/other"})["env"], {"VIRTUAL_ENV": "/other"})
+            os.environ["COHORT_SERVICE"] = "https://trainer:8443"
+            self.assertNotIn("env", self.fields())
 
     def test_inputs_are_a_path_a_uri_or_channels(self):
         os.chdir(self.folder)
@@ -286,9 +300,11 @@ class Afterwards(SdkTest):
             metrics.last("accuracy")
 
     def test_a_model_is_a_folder_of_this_machine_or_an_address(self):
+        archive = archive_of({"model/weights": b"123", "model/a/b": "../weights"})
+
         def script(handler, method, path):
             if path.endswith("/archive"):
-                return handler.answer(200, archive_of({"model/weights": b"123", "model/a/b": "../weights"}), "application/x-tar")
+                return handler.answer(200, archive, "application/x-tar")
             usual(handler, method, path)
 
         estimator = self.attached(script)
