@@ -37,7 +37,7 @@ struct ResolvedJob {
   std::vector<std::string>
       program;  // program, arguments and hyperparameters; relative to the source
   std::vector<std::string>
-      mpirun_words;  // options of mpirun, without host file and program; mpi only
+      mpirun_words;  // options of mpirun, -np first, without host file and program; mpi only
   std::map<std::string, std::string>
       env;  // for every task; what differs by task: task_environment.h
   RuntimeEnvironment runtime;

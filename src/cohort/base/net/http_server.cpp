@@ -3,9 +3,9 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -29,24 +29,27 @@ constexpr std::chrono::milliseconds kEndingTime{500};
 
 class HttpServer::Loop {
  public:
-  Loop(const Endpoint& bind, std::string name, const HttpLimits& limits, Handler handler,
-       Admit admit)
+  Loop(std::vector<HttpListener> listeners, std::string name, const HttpLimits& limits,
+       Handler handler)
       : name_(std::move(name)),
         limits_(limits),
         handler_(std::move(handler)),
-        admit_(std::move(admit)),
         refusals_(name_, "connections refused") {
     raise_file_limit(kWantedFiles);
     limits_.connections = std::min(limits_.connections, unauthenticated_limit());
-    UniqueFd listener = listen_on(bind);
-    port_ = local_endpoint(listener.get()).port();
-    acceptor_.emplace(loop_, std::move(listener), name_,
-                      [this](UniqueFd fd) { add(std::move(fd)); });
+    for (HttpListener& listener : listeners) {
+      UniqueFd fd = listen_on(listener.bind);
+      ports_.push_back(local_endpoint(fd.get()).port());
+      acceptors_.emplace_back(loop_, std::move(fd), name_,
+                              [this, admit = std::move(listener.admit)](UniqueFd socket) {
+                                add(std::move(socket), admit);
+                              });
+    }
     thread_ = std::thread([this] { run(); });
   }
   ~Loop() { close(); }
 
-  int port() const { return port_; }
+  int port(std::size_t listener) const { return ports_.at(listener); }
 
   void close() {
     std::lock_guard lock(close_mutex_);
@@ -70,13 +73,13 @@ class HttpServer::Loop {
     } catch (const std::exception& error) {
       log::error("{} stopped: {}", name_, error.what());
     }
-    acceptor_.reset();
+    acceptors_.clear();
     clients_.clear();
   }
 
-  void add(UniqueFd fd) {
+  void add(UniqueFd fd, const HttpListener::Admit& admit) {
     try {
-      if (admit_) admit_(fd.get());
+      if (admit) admit(fd.get());
     } catch (const Error& error) {
       refusals_.warning(fmt::format("refused {}: {}", peer_name(fd.get()), error.what()));
       return;
@@ -150,11 +153,10 @@ class HttpServer::Loop {
   std::string name_;
   HttpLimits limits_;
   Handler handler_;
-  Admit admit_;
   RateLimitedLog refusals_;
-  int port_ = 0;
+  std::vector<int> ports_;
   EventLoop loop_;
-  std::optional<Acceptor> acceptor_;
+  std::deque<Acceptor> acceptors_;
   std::map<Id, Client> clients_;
   std::size_t pending_ = 0;
   Id next_id_ = 1;
@@ -162,12 +164,12 @@ class HttpServer::Loop {
   std::thread thread_;
 };
 
-HttpServer::HttpServer(const Endpoint& bind, std::string name, const HttpLimits& limits,
-                       Handler handler, Admit admit)
-    : loop_(std::make_unique<Loop>(bind, std::move(name), limits, std::move(handler),
-                                   std::move(admit))) {}
+HttpServer::HttpServer(std::vector<HttpListener> listeners, std::string name,
+                       const HttpLimits& limits, Handler handler, OnHead)
+    : loop_(std::make_unique<Loop>(std::move(listeners), std::move(name), limits,
+                                   std::move(handler))) {}
 HttpServer::~HttpServer() = default;
-int HttpServer::port() const { return loop_->port(); }
+int HttpServer::port(std::size_t listener) const { return loop_->port(listener); }
 void HttpServer::close() { loop_->close(); }
 
 }  // namespace cohort

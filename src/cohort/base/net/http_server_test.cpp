@@ -17,10 +17,12 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+std::vector<HttpListener> on_loopback() { return {{.bind = Endpoint::tcp("127.0.0.1", 0)}}; }
+
 class Http : public ::testing::Test {
  protected:
   void start(HttpLimits limits = {}) {
-    server_.emplace(Endpoint::tcp("127.0.0.1", 0), "the test", limits, [this](HttpRequest request) {
+    server_.emplace(on_loopback(), "the test", limits, [this](HttpRequest request) {
       ++handled_;
       return HttpResponse{.body = request.method + " " + request.target + " " + request.body};
     });
@@ -167,7 +169,7 @@ TEST_F(Http, OneThatDripsIsCutOffInTime) {
 }
 
 TEST_F(Http, AHandlerThatThrowsIsAnInternalError) {
-  HttpServer server(Endpoint::tcp("127.0.0.1", 0), "the test", {},
+  HttpServer server(on_loopback(), "the test", {},
                     [](HttpRequest) -> HttpResponse { throw Error("broken"); });
   const UniqueFd fd = connect_to(Endpoint::tcp("127.0.0.1", server.port()), soon());
   send_all(fd.get(), "GET / HTTP/1.1\r\n\r\n", soon(), "the server");
@@ -176,8 +178,8 @@ TEST_F(Http, AHandlerThatThrowsIsAnInternalError) {
 
 TEST_F(Http, WhoIsNotAdmittedIsNotRead) {
   HttpServer server(
-      Endpoint::tcp("127.0.0.1", 0), "the test", {}, [](HttpRequest) { return HttpResponse{}; },
-      [](int) { throw AuthError("not you"); });
+      {{.bind = Endpoint::tcp("127.0.0.1", 0), .admit = [](int) { throw AuthError("not you"); }}},
+      "the test", {}, [](HttpRequest) { return HttpResponse{}; });
   const UniqueFd fd = connect_to(Endpoint::tcp("127.0.0.1", server.port()), soon());
   EXPECT_EQ(read_all(fd.get()), "");
 }
