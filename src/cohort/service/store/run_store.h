@@ -126,6 +126,7 @@ enum class Durability {
 };
 
 class Database;
+struct OpenStore;
 
 // Opening creates or migrates the file, after a backup of the old one (store_schema.h). Throws
 // InvalidInput for a file that is corrupt or of a newer version, with what to do; SystemError where
@@ -204,8 +205,7 @@ class RunStore {
   Database& database();  // for the other tables: tokens.h
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<OpenStore> open_;
 };
 
 // Where files lie below the root (default: COHORT_HOME, else XDG_STATE_HOME/cohort, else

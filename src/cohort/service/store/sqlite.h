@@ -46,7 +46,7 @@ class Statement {
 
  private:
   friend class Database;
-  Statement(Database& database, sqlite3_stmt* statement);
+  Statement(Database& database, sqlite3_stmt* statement, bool kept);
 
   template <typename Value>
   void bind_value(int index, const Value& value) {
@@ -66,6 +66,7 @@ class Statement {
 
   Database* database_;
   sqlite3_stmt* statement_;
+  bool kept_;  // by the database
   int bound_ = 0;
 };
 
@@ -80,14 +81,14 @@ class Database {
 
   const std::filesystem::path& path() const { return path_; }
 
-  // Prepared once for each text, which must outlive the database: a literal. Not twice at a time.
+  // Prepared once for each text, which must outlive the database: a constant. Not twice at a time.
   Statement prepare(const char* sql);
   // One or more statements that need no parameters; not kept.
   void execute(const std::string& sql);
   // For a query whose text is made at run time; prepared each time.
   Statement prepare_once(const std::string& sql);
 
-  int changes() const;  // rows of the last INSERT, UPDATE or DELETE
+  int changes() const;                           // rows of the last INSERT, UPDATE or DELETE
   std::int64_t integer(const std::string& sql);  // the first column of the first row; none: 0
 
   // A copy of the whole, consistent while others write; in one step, by rename.
@@ -109,8 +110,8 @@ class Database {
   const std::filesystem::path path_;
   const std::string advice_;
   std::unique_ptr<sqlite3, Close> handle_;
-  std::map<const char*, sqlite3_stmt*> prepared_;  // finalized by Close
-  int depth_ = 0;                                  // of transactions
+  std::map<const char*, sqlite3_stmt*> prepared_;
+  int depth_ = 0;  // of transactions
 };
 
 // What happens until commit() happens as a whole, or not at all when the object goes without it.

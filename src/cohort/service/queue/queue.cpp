@@ -1,0 +1,324 @@
+#include "cohort/service/queue/queue.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+#include "cohort/base/error.h"
+#include "cohort/service/queue/backfill.h"
+#include "cohort/service/queue/queue_state.h"
+
+namespace cohort::service {
+namespace {
+
+double dominant_share(const Amount& size, const Amount& total) {
+  double share = 0;
+  for (std::size_t i = 0; i < size.size(); ++i)
+    if (total[i] > 0)
+      share = std::max(share, static_cast<double>(size[i]) / static_cast<double>(total[i]));
+  return share;
+}
+
+// Instances that elastic jobs are to keep so that `first` fits; empty where that does not help, or
+// is under way.
+std::map<QueueEntry*, int> give_back_for(const QueueEntry& first, const Queue::State& queue) {
+  std::vector<Amount> free;
+  for (int node = 0; node < queue.pool.nodes(); ++node) free.push_back(queue.pool.free_of(node));
+  const auto move_instance = [&](const QueueEntry& entry, int index, int sign) {
+    const int node = entry.placement[static_cast<std::size_t>(index)].node;
+    if (node >= queue.pool.nodes()) return;
+    for (std::size_t i = 0; i < entry.size.size(); ++i)
+      free[static_cast<std::size_t>(node)][i] += sign * entry.size[i];
+  };
+  const auto fits = [&] {
+    return std::accumulate(free.begin(), free.end(), std::int64_t{0},
+                           [&](std::int64_t sum, const Amount& there) {
+                             return sum + times_in(there, first.size);
+                           }) >= first.job.least;
+  };
+  const std::vector<QueueEntry*> givers = queue.givers();
+  for (const QueueEntry* entry : givers)
+    for (int i = entry->asked; i < entry->held(); ++i) move_instance(*entry, i, 1);
+  if (fits()) return {};
+
+  std::vector<std::pair<QueueEntry*, int>> given;  // and the instance
+  for (QueueEntry* entry : givers)
+    for (int i = entry->asked - 1; i >= entry->job.least && !fits(); --i) {
+      move_instance(*entry, i, 1);
+      given.emplace_back(entry, i);
+    }
+  if (!fits()) return {};
+  std::map<QueueEntry*, int> keep;
+  for (auto& [entry, instance] : given) keep[entry] = instance;
+  // The last ones that a job gave may be of no use: they were on other nodes.
+  for (auto& [entry, count] : keep)
+    for (; count < entry->asked; ++count) {
+      move_instance(*entry, count, -1);
+      if (fits()) continue;
+      move_instance(*entry, count, 1);
+      break;
+    }
+  std::erase_if(keep, [](const auto& item) { return item.second == item.first->asked; });
+  return keep;
+}
+
+}  // namespace
+
+// ---- State ----
+
+void Queue::State::walk(QueueTime now, const std::function<bool(QueueEntry&)>& visit) const {
+  struct Place {
+    double standing;
+    Line::const_iterator next;
+    Line::const_iterator end;
+    double* counted;  // of the user
+  };
+  std::map<std::string_view, double> counted;
+  std::vector<Place> places;
+  const auto later = [](const Place& a, const Place& b) {
+    return std::tie(a.standing, a.next->first) > std::tie(b.standing, b.next->first);
+  };
+  for (const auto& [priority, users] : waiting) {
+    places.clear();
+    for (const auto& [user, line] : users) {
+      const auto [found, is_new] = counted.try_emplace(user);
+      if (is_new) found->second = shares.standing(user, now);
+      places.push_back({found->second, line.begin(), line.end(), &found->second});
+    }
+    std::make_heap(places.begin(), places.end(), later);
+    while (!places.empty()) {
+      std::pop_heap(places.begin(), places.end(), later);
+      Place& place = places.back();
+      QueueEntry& entry = *place.next->second;
+      *place.counted += entry.share * entry.job.least;
+      place.standing = *place.counted;
+      if (++place.next == place.end)
+        places.pop_back();
+      else
+        std::push_heap(places.begin(), places.end(), later);
+      if (!visit(entry)) return;
+    }
+  }
+}
+
+void Queue::State::leave_line(QueueEntry& entry) {
+  const auto priority = waiting.find(entry.job.priority);
+  const auto user = priority->second.find(entry.job.user);
+  user->second.erase(entry.job.id);
+  if (user->second.empty()) priority->second.erase(user);
+  if (priority->second.empty()) waiting.erase(priority);
+  entry.in_line = false;
+  --in_line;
+  pool.release_size(entry.size);
+}
+
+void Queue::State::start(QueueEntry& entry, std::vector<Placed> placement, QueueTime started,
+                         QueueTime now) {
+  entry.started = started;
+  running.emplace(entry.job.id, &entry);
+  hold(entry, std::move(placement), now);
+  if (entry.job.max_run > 0)
+    ends.emplace(std::pair(started + entry.job.max_run, entry.job.id), &entry);
+  if (entry.elastic()) {
+    elastic.emplace(entry.job.id, &entry);
+    pool.use_size(entry.size);
+  }
+}
+
+void Queue::State::hold(QueueEntry& entry, std::vector<Placed> placement, QueueTime now) {
+  shares.hold(entry.job.user, entry.share * static_cast<double>(placement.size()), now);
+  std::move(placement.begin(), placement.end(), std::back_inserter(entry.placement));
+  entry.asked = entry.held();
+}
+
+void Queue::State::give_back_last(QueueEntry& entry, int keep, QueueTime now) {
+  const std::vector<Placed> last(entry.placement.begin() + keep, entry.placement.end());
+  pool.give_back(entry.size, last);
+  shares.hold(entry.job.user, -entry.share * static_cast<double>(last.size()), now);
+  entry.placement.resize(static_cast<std::size_t>(keep));
+}
+
+std::vector<QueueEntry*> Queue::State::givers() const {
+  std::vector<QueueEntry*> givers;
+  for (const auto& [id, entry] : elastic)
+    if (entry->held() > entry->job.least) givers.push_back(entry);
+  std::stable_sort(givers.begin(), givers.end(), [](const QueueEntry* a, const QueueEntry* b) {
+    return std::make_tuple(a->job.priority, b->held() - b->job.least) <
+           std::make_tuple(b->job.priority, a->held() - a->job.least);
+  });
+  return givers;
+}
+
+void Queue::State::decide_starts(QueueTime now, Decision& decision) {
+  std::vector<QueueEntry*> started;
+  const auto begin = [&](QueueEntry& entry, std::vector<Placed> placement) {
+    decision.starts.push_back({entry.job.id, placement});
+    start(entry, std::move(placement), now, now);
+    started.push_back(&entry);
+  };
+  QueueEntry* first = nullptr;
+  std::optional<Reservation> reservation;
+  int looked_at = 0;
+  walk(now, [&](QueueEntry& entry) {
+    const std::int64_t fitting = pool.fitting(entry.size);
+    const bool alone = in_line - static_cast<int>(started.size()) == 1;
+    if (fitting < entry.job.least) {
+      if (!first) first = &entry;
+    } else if (!first) {
+      const int count =
+          alone ? static_cast<int>(std::min<std::int64_t>(entry.limit, fitting)) : entry.job.least;
+      begin(entry, pool.take(entry.size, count));
+    } else {
+      if (!reservation) reservation.emplace(*this, *first, now);
+      if (const auto room = reservation->room_for(entry)) {
+        begin(entry, pool.take(entry.size, entry.job.least, *room));
+        reservation->took(entry);
+      }
+    }
+    return !first || (pool.something_fits() && ++looked_at <= kBackfillDepth);
+  });
+  for (QueueEntry* entry : started) leave_line(*entry);
+  if (first)
+    for (const auto& [entry, keep] : give_back_for(*first, *this)) ask(*entry, keep, decision);
+}
+
+void Queue::State::grow(QueueTime now, Decision& decision) {
+  std::map<std::string, QueueEntry*> grown;
+  while (true) {
+    QueueEntry* next = nullptr;
+    double least = 1;
+    for (auto& [id, entry] : elastic) {
+      const double part = static_cast<double>(entry->held() - entry->job.least) /
+                          static_cast<double>(entry->job.most - entry->job.least);
+      if (entry->asked == entry->held() && entry->held() < entry->limit && part < least &&
+          pool.fitting(entry->size) > 0) {
+        next = entry;
+        least = part;
+      }
+    }
+    if (!next) break;
+    hold(*next, pool.take(next->size, 1), now);
+    grown.emplace(next->job.id, next);
+  }
+  for (auto& [id, entry] : grown) {
+    const auto begun = std::find_if(decision.starts.begin(), decision.starts.end(),
+                                    [&](const QueueStart& start) { return start.id == id; });
+    if (begun != decision.starts.end())
+      begun->placement = entry->placement;
+    else
+      decision.scales.push_back({id, entry->asked, entry->placement});
+  }
+}
+
+void Queue::State::ask(QueueEntry& entry, int keep, Decision& decision) {
+  entry.asked = keep;
+  decision.scales.push_back(
+      {entry.job.id, keep, {entry.placement.begin(), entry.placement.begin() + keep}});
+}
+
+// ---- Queue ----
+
+Queue::Queue(const std::vector<jobspec::Size>& nodes, QueueTime half_life)
+    : state_(std::make_unique<State>(nodes, half_life)) {}
+
+Queue::~Queue() = default;
+
+namespace {
+
+std::unique_ptr<QueueEntry> entry_of(const QueueJob& job, const NodePool& pool) {
+  COHORT_CHECK(1 <= job.least && job.least <= job.most, "{} to {} instances", job.least, job.most);
+  auto entry = std::make_unique<QueueEntry>();
+  entry->job = job;
+  entry->limit = job.most;
+  entry->size = amount_of(job.instance);
+  entry->share = dominant_share(entry->size, pool.total());
+  return entry;
+}
+
+}  // namespace
+
+void Queue::add(const QueueJob& job, QueueTime) {
+  auto entry = entry_of(job, state_->pool);
+  if (state_->pool.fitting_when_empty(entry->size) >= job.least) {
+    entry->in_line = true;
+    state_->waiting[job.priority][job.user].emplace(job.id, entry.get());
+    ++state_->in_line;
+    state_->pool.use_size(entry->size);
+  } else {
+    state_->impossible.emplace(job.id, entry.get());
+  }
+  const bool is_new = state_->entries.emplace(job.id, std::move(entry)).second;
+  COHORT_CHECK(is_new, "job {} is in the queue already", job.id);
+}
+
+void Queue::add_running(const QueueJob& job, const std::vector<Placed>& placement,
+                        QueueTime started, QueueTime now) {
+  auto entry = entry_of(job, state_->pool);
+  state_->pool.take_placed(entry->size, placement);
+  state_->start(*entry, placement, started, now);
+  const bool is_new = state_->entries.emplace(job.id, std::move(entry)).second;
+  COHORT_CHECK(is_new, "job {} is in the queue already", job.id);
+}
+
+void Queue::remember(std::string_view user, const jobspec::Size& instance, int instances,
+                     QueueTime from, QueueTime to, QueueTime now) {
+  const double share = dominant_share(amount_of(instance), state_->pool.total()) * instances;
+  state_->shares.remember(user, share, from, to, now);
+}
+
+bool Queue::contains(std::string_view id) const { return state_->entries.contains(id); }
+
+void Queue::remove(std::string_view id, QueueTime now) {
+  const auto found = state_->entries.find(id);
+  if (found == state_->entries.end()) return;
+  QueueEntry& entry = *found->second;
+  if (entry.in_line) state_->leave_line(entry);
+  state_->impossible.erase(entry.job.id);
+  if (state_->running.erase(entry.job.id) > 0) {
+    state_->give_back_last(entry, 0, now);
+    state_->ends.erase({entry.started + entry.job.max_run, entry.job.id});
+    if (state_->elastic.erase(entry.job.id) > 0) state_->pool.release_size(entry.size);
+  }
+  state_->entries.erase(found);
+}
+
+void Queue::set_most(std::string_view id, int most) {
+  const auto found = state_->entries.find(id);
+  if (found == state_->entries.end() || !found->second->elastic()) return;
+  QueueEntry& entry = *found->second;
+  entry.limit = std::clamp(most, entry.job.least, entry.job.most);
+}
+
+void Queue::returned(std::string_view id, QueueTime now) {
+  const auto found = state_->entries.find(id);
+  if (found == state_->entries.end() || found->second->asked >= found->second->held()) return;
+  state_->give_back_last(*found->second, found->second->asked, now);
+}
+
+Decision Queue::decide(QueueTime now) {
+  Decision decision;
+  state_->decide_starts(now, decision);
+  if (state_->in_line == 0) state_->grow(now, decision);
+  for (auto& [id, entry] : state_->elastic)
+    if (entry->asked > entry->limit) state_->ask(*entry, entry->limit, decision);
+  return decision;
+}
+
+std::vector<std::string> Queue::line(int count, QueueTime now) const {
+  std::vector<std::string> ids;
+  state_->walk(now, [&](const QueueEntry& entry) {
+    ids.push_back(entry.job.id);
+    return static_cast<int>(ids.size()) < count;
+  });
+  return ids;
+}
+
+jobspec::Size Queue::free() const {
+  const Amount& free = state_->pool.total_free();
+  return {.cores = static_cast<double>(std::max<std::int64_t>(free[0], 0)) / 1000,
+          .memory_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(free[1], 0)),
+          .gpus = static_cast<int>(std::max<std::int64_t>(free[2], 0))};
+}
+
+}  // namespace cohort::service
