@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <filesystem>
 #include <functional>
@@ -15,15 +16,18 @@
 
 namespace cohort {
 
+class TlsClientContext;
+
 // Ends the calls of clients that were given it, from a signal handler or another thread.
 class HttpCancel {
  public:
   HttpCancel();            // throws SystemError
   void cancel() noexcept;  // safe in a signal handler; for good
-  bool is_cancelled() const;
+  bool is_cancelled() const { return is_cancelled_.load(); }
   int fd() const { return event_.get(); }  // readable once cancelled
 
  private:
+  std::atomic<bool> is_cancelled_ = false;
   UniqueFd event_;
 };
 
@@ -80,7 +84,8 @@ class HttpReplyReader {
 // Calls of an HTTP/1.1 server that wait for the reply, one connection each. A status is a reply,
 // whatever it says; redirections are not followed.
 //
-// Threads: any number may call it. Only HttpCancel, the deadline and the reply end a call.
+// Threads: any number may call it. Only HttpCancel, the deadline and the reply end a call; making
+// the connection takes 10 s at most and does not look at HttpCancel.
 // Failure: PeerError (no server there, or it broke off, also in the middle of a body), TimeoutError,
 // AuthError (its certificate is not to be trusted, or not of that name), ProtocolError (not HTTP,
 // a reply beyond its limit), HttpCancelled, SystemError (the body's file).
@@ -99,9 +104,8 @@ class HttpClient {
   HttpReplyReader open(const HttpCall& call, Deadline deadline) const;
 
  private:
-  class Tls;
   HttpClientOptions options_;
-  std::unique_ptr<Tls> tls_;
+  std::unique_ptr<TlsClientContext> tls_;  // null: none
 };
 
 }  // namespace cohort

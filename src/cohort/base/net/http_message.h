@@ -24,6 +24,10 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 // The first value of that name (upper or lower case); null when there is none.
 const std::string* find_header(const HttpHeaders& headers, std::string_view name);
 
+// One as it is sent, with its line end. Throws InvalidInput for a control character: what comes
+// after a line end would be a header of its own.
+std::string header_line(std::string_view name, std::string_view value);
+
 // Who is at the other end of a connection.
 struct HttpPeer {
   std::optional<uid_t> user;  // of a Unix socket, as the system says
