@@ -30,7 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kLookTime{30};  // whether somebody needs the service
+constexpr std::chrono::seconds kLookTime{30};  // whether it is still needed
+constexpr std::chrono::hours kRetentionTime{1};
 constexpr std::chrono::seconds kResolveTime{5};
 constexpr int kAnyHosts = 1'000'000;
 
@@ -178,6 +179,15 @@ struct Service::State {
     return manager.has_unfinished() || Api::Clock::now() - api.last_used() < options.idle;
   }
 
+  void clean_up() {
+    try {
+      JobOperations own(options.folders, {}, [this](std::string_view job) { manager.wake(job); });
+      apply_retention(options.retention, own, options.folders, utc_now());
+    } catch (const Error& error) {
+      log::warning("jobs that have had their time are not removed: {}", error.what());
+    }
+  }
+
   ServiceOptions options;
   UniqueFd lock;
   std::filesystem::path socket;
@@ -211,7 +221,12 @@ std::optional<std::filesystem::path> Service::admin_token() const {
 std::string Service::run() {
   const sigset_t ending = ending_signals();
   const auto look = std::min<std::chrono::seconds>(kLookTime, state_->options.idle);
+  Clock::time_point next_retention{};
   while (true) {
+    if (state_->options.retention.is_limited() && Clock::now() >= next_retention) {
+      state_->clean_up();
+      next_retention = Clock::now() + kRetentionTime;
+    }
     const timespec wait{.tv_sec = std::max<time_t>(1, look.count()), .tv_nsec = 0};
     const int signal = ::sigtimedwait(&ending, nullptr, &wait);
     if (signal == SIGTERM || signal == SIGINT)

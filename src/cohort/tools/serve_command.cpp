@@ -23,7 +23,7 @@ Examples:
   cohort serve --listen train.example.org:8443 --tls-cert cert.pem --tls-key key.pem
       for other machines: TLS, and a token for each user (cohort token create)
   cohort serve --cores 6 --memory 24g --retention-days 30 --retention-size 200g
-      leaves some of the machine to others, and removes ended jobs that nobody pinned
+      leaves some of the machine to others, and removes ended jobs that are not pinned
 
 Jobs go on when the service ends, and are found again by the next one. What it prints says where it
 listens; its log is standard error.
@@ -73,9 +73,9 @@ service::ServiceOptions options_of(const ServeArguments& arguments) {
   options.gpus = arguments.gpus;
   if (!arguments.memory.empty())
     options.memory_bytes = bytes_of_option("--memory", arguments.memory);
-  options.retention_days = arguments.retention_days;
+  options.retention.days = arguments.retention_days;
   if (!arguments.retention_size.empty())
-    options.retention_bytes = bytes_of_option("--retention-size", arguments.retention_size);
+    options.retention.bytes = bytes_of_option("--retention-size", arguments.retention_size);
   options.known = known_run_options();
   return options;
 }
