@@ -27,8 +27,7 @@ bool same_tasks(const std::vector<engine::TaskStatus>& a,
 
 }  // namespace
 
-JobRounds::JobRounds(const JobManager::Options& options, const JobManager::Engines& engines,
-                     const Instant& now)
+JobRounds::JobRounds(const ManagerOptions& options, const Engines& engines, const Instant& now)
     : options_(options),
       engines_(engines),
       now_(now),
