@@ -28,9 +28,7 @@
 namespace cohort::service {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::seconds kLookTime{30};  // whether somebody needs the service
+constexpr std::chrono::seconds kLookTime{30};  // whether it is still needed
 constexpr std::chrono::seconds kResolveTime{5};
 constexpr int kAnyHosts = 1'000'000;
 
@@ -138,6 +136,7 @@ struct Service::State {
              .engine = [this](std::string_view name) { return manager.engine(name); },
              .spec =
                  [](const JobRow& row) { return jobspec::resolved_from_json(row.resolved).spec; }}),
+        retention(options.folders, options.retention),
         operations(
             options.folders,
             [this](const jobspec::JobSpec& spec) {
@@ -160,6 +159,7 @@ struct Service::State {
     }
     manager.start();
     collector.start();
+    retention.start();
     server.emplace(
         listeners, "the service", api_limits(),
         [this](const HttpRequest& request) { return api.handle(request); },
@@ -184,6 +184,7 @@ struct Service::State {
   std::vector<HttpListener> listeners;
   JobManager manager;
   MetricsCollector collector;
+  Retention retention;
   JobOperations operations;
   Api api;
   std::optional<HttpServer> server;

@@ -87,7 +87,8 @@ jobspec::Machine this_machine() {
                    .memory_bytes = usable_memory(),
                    .gpus = static_cast<int>(gpus.size())},
           .hosts = 1,
-          .version_at_hand = jobspec::version_at_hand};
+          .version_at_hand = jobspec::version_at_hand,
+          .version_in_venv = jobspec::version_in_venv};
 }
 
 void add_job_file(const fs::path& path, RunWords& words) {
