@@ -40,12 +40,20 @@ Examples:
 
 // In the order in which help names them.
 std::vector<Command> all_commands() {
-  return {run_command(),      status_command(),
-          scale_command(),    resume_command(),
-          job_command(),      ledger_command(),
-          bench_command(),    tune_command(),
-          doctor_command(),   completion_command(all_commands),
-          host_task_command()};
+  return {run_command(),
+          status_command(),
+          scale_command(),
+          resume_command(),
+          serve_command(),
+          job_command(),
+          ledger_command(),
+          bench_command(),
+          tune_command(),
+          doctor_command(),
+          completion_command(all_commands),
+          host_task_command(),
+          attempt_command(),
+          exec_task_command()};
 }
 
 std::string help() {

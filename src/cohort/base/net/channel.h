@@ -20,6 +20,8 @@ class Channel {
   // To be called until it reports progress; before that nothing else is. Throws AuthError when the
   // other side is not who it should be.
   virtual IoResult greet() { return {}; }
+  // What greet() waits for when it would block: room to write, else something to read.
+  virtual bool waits_to_write() const { return false; }
   virtual IoResult read(const iovec* places, int count) = 0;
   virtual IoResult write(const iovec* places, int count) = 0;
   // No more writing: the peer reads the end after what was written. Best effort.

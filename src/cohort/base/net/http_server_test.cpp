@@ -3,27 +3,42 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <atomic>
+#include <random>
 #include <vector>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files/scratch_folder_test.h"
+#include "cohort/base/message_of_test.h"
+#include "cohort/base/net/certificate_test.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/base/soon_test.h"
 
 namespace cohort {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
 using ::testing::StartsWith;
+
+std::vector<HttpListener> on_loopback() { return {{.bind = Endpoint::tcp("127.0.0.1", 0)}}; }
 
 class Http : public ::testing::Test {
  protected:
   void start(HttpLimits limits = {}) {
-    server_.emplace(Endpoint::tcp("127.0.0.1", 0), "the test", limits, [this](HttpRequest request) {
+    start(limits, [this](HttpRequest request) {
       ++handled_;
       return HttpResponse{.body = request.method + " " + request.target + " " + request.body};
     });
+  }
+  void start(HttpLimits limits, HttpServer::Handler handler, HttpServer::OnHead on_head = {}) {
+    server_.emplace(on_loopback(), "the test", limits, std::move(handler), std::move(on_head));
   }
   UniqueFd connect() { return connect_to(Endpoint::tcp("127.0.0.1", server_->port()), soon()); }
 
@@ -167,7 +182,7 @@ TEST_F(Http, OneThatDripsIsCutOffInTime) {
 }
 
 TEST_F(Http, AHandlerThatThrowsIsAnInternalError) {
-  HttpServer server(Endpoint::tcp("127.0.0.1", 0), "the test", {},
+  HttpServer server(on_loopback(), "the test", {},
                     [](HttpRequest) -> HttpResponse { throw Error("broken"); });
   const UniqueFd fd = connect_to(Endpoint::tcp("127.0.0.1", server.port()), soon());
   send_all(fd.get(), "GET / HTTP/1.1\r\n\r\n", soon(), "the server");
@@ -176,10 +191,207 @@ TEST_F(Http, AHandlerThatThrowsIsAnInternalError) {
 
 TEST_F(Http, WhoIsNotAdmittedIsNotRead) {
   HttpServer server(
-      Endpoint::tcp("127.0.0.1", 0), "the test", {}, [](HttpRequest) { return HttpResponse{}; },
-      [](int) { throw AuthError("not you"); });
+      {{.bind = Endpoint::tcp("127.0.0.1", 0), .admit = [](int) { throw AuthError("not you"); }}},
+      "the test", {}, [](HttpRequest) { return HttpResponse{}; });
   const UniqueFd fd = connect_to(Endpoint::tcp("127.0.0.1", server.port()), soon());
   EXPECT_EQ(read_all(fd.get()), "");
+}
+
+// More than one read: what keeps a connection would keep it for ever.
+TEST_F(Http, AConnectionIsKeptForSoManyRequests) {
+  start({.requests = 3});
+  const UniqueFd fd = connect();
+  for (int i = 0; i < 2; ++i) {
+    send_all(fd.get(), "GET /a HTTP/1.1\r\n\r\n", soon(), "the server");
+    const std::string expected =
+        "HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: 7\r\n"
+        "Connection: keep-alive\r\n\r\nGET /a ";
+    std::string reply(expected.size(), ' ');
+    recv_all(fd.get(), reply.data(), reply.size(), soon(), "the server");
+    EXPECT_EQ(reply, expected);
+  }
+  send_all(fd.get(), "GET /last HTTP/1.1\r\n\r\n", soon(), "the server");
+  EXPECT_THAT(read_all(fd.get()), HasSubstr("Connection: close\r\n\r\nGET /last "));
+}
+
+TEST_F(Http, RequestsSentTogetherAreAnsweredInOrder) {
+  start({.requests = 100});
+  EXPECT_THAT(ask("PUT /1 HTTP/1.1\r\nContent-Length: 3\r\n\r\nxyzHEAD /2 HTTP/1.1\r\n\r\n"
+                  "PUT /3 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"
+                  "GET /4 HTTP/1.1\r\nConnection: close\r\n\r\nGET /5 HTTP/1.1\r\n\r\n"),
+              MatchesRegex("(.|\n)*\n\r\nPUT /1 xyzHTTP/1.1 200(.|\n)*\n\r\nHTTP/1.1 200(.|\n)*"
+                           "PUT /3 xHTTP/1.1(.|\n)*Connection: close\r\n\r\nGET /4 "));
+  EXPECT_EQ(handled_, 4);
+}
+
+TEST_F(Http, MistakesAfterAGoodRequestAreAnsweredAndEndTheConnection) {
+  start({.requests = 100});
+  EXPECT_THAT(ask("GET /1 HTTP/1.1\r\n\r\nrubbish\r\n\r\nGET /2 HTTP/1.1\r\n\r\n"),
+              AllOf(HasSubstr("GET /1 HTTP/1.1 400 "), Not(HasSubstr("/2"))));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n"), StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(ask("PUT / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nx"),
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(ask("PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\nx"),
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_EQ(handled_, 1);
+}
+
+TEST_F(Http, DamagedRequestsDoNoHarm) {
+  start({.requests = 100});
+  const std::string good =
+      "PUT /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz"
+      "PUT /2 HTTP/1.1\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "5;a=b\r\n12345\r\n0\r\nTrailer: t\r\n\r\nGET /3 HTTP/1.0\r\n\r\n";
+  std::minstd_rand random(7);
+  for (int i = 0; i < 500; ++i) {
+    std::string damaged = good.substr(0, 1 + random() % good.size());
+    for (int changes = static_cast<int>(random() % 4); changes > 0; --changes)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    const UniqueFd fd = connect();
+    send_all(fd.get(), damaged, soon(), "the server");
+    ::shutdown(fd.get(), SHUT_WR);
+    EXPECT_THAT(read_all(fd.get()), Not(HasSubstr("and then nothing")));
+  }
+  EXPECT_THAT(ask(good), AllOf(HasSubstr("PUT /1 xyz"), HasSubstr("PUT /2 12345"),
+                               HasSubstr("Connection: close\r\n\r\nGET /3 ")));
+}
+
+TEST_F(Http, AnIdleConnectionIsClosed) {
+  start({.requests = 100, .idle = std::chrono::milliseconds(50)});
+  EXPECT_THAT(ask("GET /1 HTTP/1.1\r\n\r\n"), EndsWith("GET /1 "));  // to its end
+}
+
+TEST_F(Http, HeadersComeAndGo) {
+  start({}, [](HttpRequest request) {
+    EXPECT_EQ(find_header(request.headers, "X-Other"), nullptr);
+    EXPECT_EQ(request.headers.at(1).first, "x-thing");
+    EXPECT_THAT(request.peer.address, StartsWith("127.0.0.1:"));
+    EXPECT_FALSE(request.peer.user || request.peer.is_tls);
+    return HttpResponse{.headers = {{"X-Back", *find_header(request.headers, "X-Thing")}}};
+  });
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: h\r\nX-THING:  Some Value \r\n\r\n"),
+              HasSubstr("\r\nX-Back: Some Value\r\n"));
+}
+
+TEST_F(Http, AHeaderThatWouldBecomeTwoIsAnInternalError) {
+  start({}, [](HttpRequest) { return HttpResponse{.headers = {{"A", "b\r\nSet-Cookie: c"}}}; });
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 500 "), Not(HasSubstr("Cookie"))));
+}
+
+TEST_F(Http, HeadAndNoContentHaveNoBody) {
+  start({.requests = 9}, [](HttpRequest request) {
+    return HttpResponse{.status = request.method == "HEAD" ? 200 : 204, .body = "abc"};
+  });
+  const std::string reply =
+      ask("HEAD / HTTP/1.1\r\n\r\nDELETE / HTTP/1.1\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(reply, HasSubstr("Content-Length: 3\r\nConnection: keep-alive\r\n\r\nHTTP/1.1 204"));
+  EXPECT_THAT(reply, EndsWith("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"));
+}
+
+// Answers with how many it was given; refuses what begins with "no".
+class CountingSink : public BodySink {
+ public:
+  std::uint64_t limit() const override { return 3'000'000; }
+  std::optional<HttpResponse> write(std::string_view piece) override {
+    bytes_ += piece;
+    if (bytes_.starts_with("throw")) throw Error("broken");
+    if (bytes_.starts_with("no")) return HttpResponse{.status = 409};
+    return std::nullopt;
+  }
+  HttpResponse finish() override {
+    const auto count = std::ranges::count(bytes_, 'x');
+    return {.status = 201, .body = fmt::format("{} of {}", count, bytes_.size())};
+  }
+
+ private:
+  std::string bytes_;
+};
+
+TEST_F(Http, ABodyGoesToItsSinkBeyondTheLimitOfMemory) {
+  start(
+      {.body = 1000, .pending = 100'000, .requests = 9},
+      [](HttpRequest) -> HttpResponse { throw Error("not for the handler"); },
+      [](const HttpRequest& head) {
+        EXPECT_EQ(head.method + head.target + *find_header(head.headers, "x"), "PUT/sourcey");
+        return HttpDecision{.sink = std::make_unique<CountingSink>()};
+      });
+  const std::string head = "PUT /source HTTP/1.1\r\nx: y\r\nConnection: close\r\n";
+  const std::string body(2'500'000, 'x');
+  EXPECT_THAT(ask(head + "Content-Length: 2500000\r\n\r\n" + body), EndsWith("2500000 of 2500000"));
+  EXPECT_THAT(ask(head + "Transfer-Encoding: chunked\r\n\r\n2625a0\r\n" + body + "\r\n0\r\n\r\n"),
+              EndsWith("2500000 of 2500000"));
+  EXPECT_THAT(ask(head + "Content-Length: 3000001\r\n\r\n"), HasSubstr(" 413 "));
+  EXPECT_THAT(ask(head + "Transfer-Encoding: chunked\r\n\r\n2dc6c1\r\n"), HasSubstr(" 413 "));
+  EXPECT_THAT(ask(head + "Content-Length: 3000000\r\n\r\nnot this"), HasSubstr(" 409 "));
+  EXPECT_THAT(ask(head + "Content-Length: 3000000\r\n\r\nthrow"), HasSubstr(" 500 "));
+}
+
+TEST_F(Http, ARefusalByTheHeadComesBeforeTheBody) {
+  start(
+      {}, [](HttpRequest request) { return HttpResponse{.body = request.body}; },
+      [](const HttpRequest& head) -> HttpDecision {
+        if (head.target == "/broken") throw Error("broken");
+        if (find_header(head.headers, "authorization")) return {};
+        return {.refusal = HttpResponse{.status = 401}};
+      });
+  const std::string size = "Content-Length: 1000\r\n";
+  EXPECT_THAT(ask("PUT / HTTP/1.1\r\n" + size + "Expect: 100-continue\r\n\r\n"),
+              StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(ask("PUT /broken HTTP/1.1\r\n" + size + "\r\n"), StartsWith("HTTP/1.1 500 "));
+  EXPECT_THAT(
+      ask("PUT / HTTP/1.1\r\n" + size + "Authorization: a\r\n\r\n" + std::string(1000, 'x')),
+      EndsWith("\r\nx" + std::string(999, 'x')));
+}
+
+TEST_F(Http, ARefusalByTheHeadKeepsTheConnectionWhereThereIsNoBody) {
+  start(
+      {.requests = 9}, [](HttpRequest) { return HttpResponse{}; },
+      [](const HttpRequest&) { return HttpDecision{.refusal = HttpResponse{.status = 401}}; });
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\nPUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET / HTT"),
+              MatchesRegex("HTTP/1.1 401 [^:]*(.|\n)*: keep-alive\r\n\r\nHTTP/1.1 401 (.|\n)*"
+                           ": close\r\n\r\n"));
+}
+
+TEST_F(Http, AUnixSocketIsItsUsersAloneAndSaysWhoIsThere) {
+  const ScratchFolder folder;
+  const std::string path = folder / "socket";
+  const Endpoint place = Endpoint::unix_path(path);
+  { const UniqueFd stale = listen_on(place); }
+  ASSERT_TRUE(std::filesystem::exists(path));
+  HttpServer server({{.bind = Endpoint::tcp("127.0.0.1", 0)}, {.bind = place}}, "the test", {},
+                    [](HttpRequest request) {
+                      EXPECT_EQ(request.peer.user, ::geteuid());
+                      EXPECT_EQ(request.peer.listener, 1u);
+                      return HttpResponse{.body = "hello"};
+                    });
+  EXPECT_EQ(std::filesystem::status(path).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  const UniqueFd fd = connect_to(place, soon());
+  send_all(fd.get(), "GET / HTTP/1.1\r\n\r\n", soon(), "the server");
+  EXPECT_THAT(read_all(fd.get()), EndsWith("hello"));
+  EXPECT_THROW(HttpServer({{.bind = place}}, "another", {}, {}), SystemError);
+  server.close();
+  EXPECT_FALSE(std::filesystem::exists(path));
+}
+
+TEST_F(Http, WhatIsNotTlsIsNotServedWhereTlsIs) {
+  const ScratchFolder folder;
+  const TestCertificate certificate(folder.path(), "IP:127.0.0.1");
+  const TestCertificate other(folder.path(), "IP:127.0.0.1", "other-");
+  const auto listeners = [](const auto& file, const auto& key) {
+    return std::vector<HttpListener>{{.bind = Endpoint::tcp("127.0.0.1", 0),
+                                      .tls = HttpListener::Tls{.certificate = file, .key = key}}};
+  };
+  const auto never = [](HttpRequest) -> HttpResponse { throw Error("never"); };
+  server_.emplace(listeners(certificate.certificate(), certificate.key()), "the test", HttpLimits{},
+                  never);
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\n"), Not(HasSubstr("HTTP/1.1")));
+  for (const auto& key : {other.key(), folder / "none"})
+    EXPECT_THAT(message_of<InvalidInput>([&] {
+                  HttpServer bad(listeners(certificate.certificate(), key), "bad", {}, never);
+                }),
+                HasSubstr(key.string()));
 }
 
 }  // namespace

@@ -153,4 +153,12 @@ std::optional<uid_t> tcp_peer_user(int fd) {
   }
 }
 
+uid_t unix_peer_user(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    throw SystemError("cannot ask who is at the other end of a Unix socket", errno);
+  return peer.uid;
+}
+
 }  // namespace cohort

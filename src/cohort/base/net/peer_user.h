@@ -13,6 +13,9 @@ namespace cohort {
 // works here).
 std::optional<uid_t> tcp_peer_user(int fd);
 
+// The user at the other end of a Unix socket, as of its connect(). Throws SystemError.
+uid_t unix_peer_user(int fd);
+
 namespace detail {
 // The two ways, for tests.
 std::optional<uid_t> tcp_peer_user_by_diag(int fd);

@@ -4,6 +4,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -79,6 +80,8 @@ UniqueFd listen_on(const Endpoint& endpoint, int backlog) {
       ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
       set_tcp_options(fd.get(), address.family());  // inherited by accepted connections
     }
+    // The system makes the file with the socket's own mode: never is it anybody else's.
+    if (fd && endpoint.kind() == Endpoint::Kind::unix_path) ::fchmod(fd.get(), 0600);
     if (fd && ::bind(fd.get(), address.get(), address.size) == 0 &&
         ::listen(fd.get(), backlog) == 0)
       return fd;

@@ -17,7 +17,8 @@
 // this machine refused. Each names the address and what to do.
 namespace cohort {
 
-// A listening socket. A TCP host that resolves to several addresses gets the first that works.
+// A listening socket. A TCP host that resolves to several addresses gets the first that works. The
+// file of a Unix socket has mode 0600.
 UniqueFd listen_on(const Endpoint& endpoint, int backlog = 4096);
 
 // Where a socket really is: the port that the system chose, the address that a name stands for.

@@ -52,14 +52,14 @@ class HorovodRendezvous::Server {
  public:
   explicit Server(HorovodRendezvousOptions options)
       : options_(std::move(options)),
-        server_(
-            checked(options_.bind), "Horovod's rendezvous",
-            {.head = 8 * 1024 + 2 * options_.max_key,
-             .body = options_.max_value,
-             .pending = std::max(std::size_t{8} << 20, 2 * options_.max_value),
-             .connections = options_.max_connections,
-             .time = options_.request_time},
-            [this](HttpRequest request) { return answer(std::move(request)); }, admit_same_user) {
+        server_({{.bind = checked(options_.bind), .admit = admit_same_user}},
+                "Horovod's rendezvous",
+                {.head = 8 * 1024 + 2 * options_.max_key,
+                 .body = options_.max_value,
+                 .pending = std::max(std::size_t{8} << 20, 2 * options_.max_value),
+                 .connections = options_.max_connections,
+                 .time = options_.request_time},
+                [this](HttpRequest request) { return answer(std::move(request)); }) {
     options_.bind.port = server_.port();
   }
 

@@ -21,7 +21,8 @@ class JobOperations {
  public:
   // Checks and resolves a description as the engine that it names will (docs/platform.md).
   using Resolve = std::function<jobspec::ResolvedJob(const jobspec::JobSpec&)>;
-  using Wake = std::function<void()>;  // tells the job manager that there is something to do
+  // Tells the job manager (JobManager::wake) that this job has changed.
+  using Wake = std::function<void(std::string_view id)>;
 
   JobOperations(RunFolders folders, Resolve resolve, Wake wake);
   ~JobOperations();

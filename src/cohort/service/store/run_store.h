@@ -2,14 +2,17 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "cohort/base/error.h"
+
 // What the service remembers: jobs, attempts, tasks, events, metrics, tokens, in one SQLite file
-// (WAL) under the root folder. Logs and artefacts are files beside it (run_folders.h).
+// (WAL) under the root folder. Logs and artefacts are files beside it (RunFolders).
 namespace cohort::service {
 
 enum class JobState { queued, starting, running, stopping, succeeded, failed, stopped };
@@ -19,6 +22,15 @@ std::optional<JobState> job_state_of(std::string_view name);
 bool has_ended(JobState state);
 
 using Millis = std::int64_t;  // UTC, since 1970
+Millis utc_now();
+
+// No job has this id, prefix or name; or several have.
+class NoSuchJob : public InvalidInput {
+  using InvalidInput::InvalidInput;
+};
+class AmbiguousJob : public InvalidInput {
+  using InvalidInput::InvalidInput;
+};
 
 struct JobRow {
   std::string id;  // "20261116-190102-7f3a9c": sorts by time
@@ -26,6 +38,7 @@ struct JobRow {
   std::string user;
   std::string queue;
   std::string engine;
+  std::string request_id;  // the client's own, unique for a user; "": none
   int priority = 0;
   JobState state = JobState::queued;
   std::string reason;    // why it waits, or why it failed: a sentence
@@ -36,6 +49,7 @@ struct JobRow {
   bool stop_asked = false;
   bool resume = false;     // the next attempt goes on from the last one's checkpoints
   int attempt = 0;         // the newest; 0: none yet
+  int collected = 0;       // the newest whose logs and files were read to their end
   int instances = 0;       // given now
   int wanted_workers = 0;  // by `cohort scale`; 0: not asked
   std::optional<int> exit_code;
@@ -94,78 +108,116 @@ struct JobFilter {
   std::string name;    // substring
   std::string tag;     // "key" or "key=value"
   std::string before;  // ids that sort before this one (the next page)
-  int limit = 100;
+  int limit = 100;     // 0: no limit
 };
+
+// How far a reader of logs and files has come, by job and source ("log worker:0", a path). `state`
+// is the reader's own text: what else it must know to go on there.
+struct CursorRow {
+  std::string job;
+  std::string source;
+  std::int64_t position = 0;
+  std::string state;
+};
+
+// What a change outlives once the call has returned.
+enum class Durability {
+  power_loss,     // jobs, attempts, tokens: nothing acknowledged is lost
+  process_death,  // what can be collected again: metrics, cursors, log marks
+};
+
+class Database;
+struct OpenStore;
 
 // Opening creates or migrates the file, after a backup of the old one (store_schema.h). Throws
 // InvalidInput for a file that is corrupt or of a newer version, with what to do; SystemError where
 // the disk fails: nothing is half done then, every change is one transaction.
 //
 // Threads: confined to one; each thread opens its own. Several may write: SQLite locks, and a busy
-// file is waited for (5 s).
+// file is waited for (5 s), then TimeoutError.
 class RunStore {
  public:
-  explicit RunStore(const std::filesystem::path& root);
+  explicit RunStore(const std::filesystem::path& root,
+                    Durability durability = Durability::power_loss);
   ~RunStore();
   RunStore(const RunStore&) = delete;
   RunStore& operator=(const RunStore&) = delete;
 
+  // Several changes as one transaction: all of them, or none when `changes` throws.
+  void together(const std::function<void()>& changes);
+
   // Jobs. A change and its event are one transaction.
-  void add_job(
-      const JobRow& job);  // with the event "submitted"; throws InvalidInput for an id twice
+  // With the event "submitted". Throws InvalidInput for an id or a user's request_id twice.
+  void add_job(const JobRow& job);
   std::optional<JobRow> find_job(std::string_view id) const;
-  // The job whose id begins so, or that has this name. Throws InvalidInput: none, or which several.
-  JobRow job_named(std::string_view id_or_prefix) const;
-  std::vector<JobRow> jobs(const JobFilter& filter) const;  // newest first
-  std::vector<JobRow> unfinished_jobs() const;              // oldest first
-  // Writes every column but spec, tags and id. False, and nothing is written, when the state that
-  // the file has is not `expected`.
+  std::optional<JobRow> find_by_request(std::string_view user, std::string_view request_id) const;
+  // The job with this id, this name, or whose id begins so, in this order. Throws NoSuchJob, or
+  // AmbiguousJob, which names some of the several.
+  JobRow job_named(std::string_view id_or_name) const;
+  // Newest first. `spec` and `resolved`, which lists do not show, are left empty: find_job().
+  std::vector<JobRow> jobs(const JobFilter& filter) const;
+  std::vector<JobRow> unfinished_jobs() const;  // oldest first, whole rows
+  // Those with attempts behind `collected`, oldest first, without texts: they run, or have ended
+  // since the metrics collector saw them last.
+  std::vector<JobRow> uncollected_jobs() const;
+  // False, and nothing is written, when the state that the file has is not `expected`. Writes what
+  // the caller decides, and leaves alone what others may have written since the row was read: id,
+  // user, request_id, spec, tags, submitted, pinned, collected, progress, eta and wanted_workers
+  // stay;
+  // stop_asked can be set, not taken back. Only a job that leaves its end (resumed) gets
+  // wanted_workers and stop_asked as the row has them, and no progress. One that ends loses its
+  // eta; one that succeeds has progress 1.
   bool update_job(const JobRow& job, JobState expected, std::string_view event_kind = {},
                   std::string_view event_data = {});
   // One column each, for requests that may come at any time; false when there is no such job.
   bool ask_stop(std::string_view id);
   bool ask_scale(std::string_view id, int workers);
   bool set_pinned(std::string_view id, bool pinned);
+  // The latter: false also when the job has ended.
   bool set_progress(std::string_view id, std::optional<double> progress, std::optional<Millis> eta);
-  void remove_job(
-      std::string_view id);  // with attempts, tasks, metrics; events stay, and "deleted"
+  bool set_collected(std::string_view id, int attempt);
+  // With attempts, tasks, metrics; events stay, and "deleted" joins them. None: nothing happens.
+  void remove_job(std::string_view id);
 
-  // Attempts and tasks.
+  // Attempts and tasks. Throws InvalidInput when there is no such job.
   void put_attempt(const AttemptRow& attempt);
-  std::vector<AttemptRow> attempts(std::string_view job) const;
+  std::vector<AttemptRow> attempts(std::string_view job) const;  // the first one first
   void put_tasks(std::string_view job, int attempt, const std::vector<TaskRow>& tasks);
-  std::vector<TaskRow> tasks(std::string_view job, int attempt) const;
+  std::vector<TaskRow> tasks(std::string_view job, int attempt) const;  // as they were put
 
-  // Events. `job` "": of all jobs; `user` "": of all users.
+  // Events. `job` "": of all jobs; `user` "": of all users. An id is never given twice.
   void add_event(std::string_view job, std::string_view kind, std::string_view data);
   std::vector<EventRow> events_after(std::int64_t id, std::string_view job, std::string_view user,
                                      int limit) const;
   std::int64_t last_event() const;
+  // Events before `time` of jobs that are gone: how many were removed.
+  int remove_old_events(Millis time);
 
-  // Metrics.
+  // Metrics. `name` "": all. Numbers that are not finite come back as they were.
   void add_metrics(const std::vector<MetricRow>& rows);  // ids are given here
   std::vector<MetricRow> metrics(std::string_view job, std::string_view name, std::int64_t after,
                                  int limit) const;
   std::vector<std::string> metric_names(std::string_view job) const;
+  std::int64_t metric_count(std::string_view job) const;
 
-  // How far a reader of logs and files has come, by job and source ("worker:0", a path): the
-  // metrics collector goes on there after a restart.
-  void put_cursor(std::string_view job, std::string_view source, std::int64_t position);
-  std::int64_t cursor(std::string_view job, std::string_view source) const;
+  void put_cursor(const CursorRow& cursor);
+  CursorRow cursor(std::string_view job, std::string_view source) const;  // none: at 0
 
-  // Where a task's log stood when, for `logs --since`: at most one mark a second and task.
+  // Where a task's log stood when, for `logs --since`. At most one mark a second and task; fewer
+  // once the attempt is older than an hour, so that an attempt of days has tens of thousands.
   void add_log_mark(std::string_view job, int attempt, std::string_view task, Millis time,
                     std::uint64_t offset);
   std::uint64_t log_offset_at(std::string_view job, int attempt, std::string_view task,
                               Millis time) const;  // 0: from the beginning
 
+  Database& database();  // for the other tables: tokens.h
+
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::unique_ptr<OpenStore> open_;
 };
 
 // Where files lie below the root (default: COHORT_HOME, else XDG_STATE_HOME/cohort, else
-// ~/.local/state/cohort). Pure.
+// ~/.local/state/cohort).
 struct RunFolders {
   std::filesystem::path root;
 

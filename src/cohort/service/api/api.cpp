@@ -1,0 +1,86 @@
+#include "cohort/service/api/api.h"
+
+#include "cohort/base/text.h"
+#include "cohort/service/api/api_error.h"
+#include "cohort/service/api/origin.h"
+#include "cohort/service/api/source_upload.h"
+
+namespace cohort::service {
+namespace {
+
+bool changes_things(const HttpRequest& request) {
+  return request.method != "GET" && request.method != "HEAD";
+}
+
+bool has_body(const HttpRequest& head) {
+  const std::string* length = find_header(head.headers, "content-length");
+  return find_header(head.headers, "transfer-encoding") || (length && *length != "0");
+}
+
+bool is_json(const HttpRequest& head) {
+  const std::string* type = find_header(head.headers, "content-type");
+  return type && trim(std::string_view(*type).substr(0, type->find(';'))) == "application/json";
+}
+
+}  // namespace
+
+Api::Api(ApiContext context, Options options)
+    : context_(std::move(context)),
+      options_(std::move(options)),
+      rate_(options_.changes_a_second, options_.burst),
+      last_used_(Clock::now()) {
+  context_.touch = [this] { last_used_ = Clock::now(); };
+}
+
+Api::Clock::time_point Api::last_used() const { return last_used_; }
+
+Api::Admitted Api::admit(const HttpRequest& head) {
+  require_own_origin(head, options_.names);
+  // Who asks comes first: strangers do not learn which paths there are.
+  Caller caller = authenticate(head, context_.tokens, options_.own);
+  RouteMatch match = match_route(api_routes(), head.method, head.target);
+  if (caller.role < match.route->least)
+    throw ApiError(403,
+                   fmt::format("this needs the role {}, and {} has the role {}",
+                               name_of(match.route->least), caller.user, name_of(caller.role)));
+  return {std::move(match), std::move(caller)};
+}
+
+void Api::require_change_allowed(const HttpRequest& head, const Admitted& admitted) {
+  if (!rate_.take(admitted.caller.user))
+    throw ApiError(429,
+                   fmt::format("more than {} changes a second by {}", options_.changes_a_second,
+                               admitted.caller.user),
+                   {.advice = "Try again in a second."});
+  if (head.method != "PUT" && has_body(head) && !is_json(head))
+    throw ApiError(415, "the body must have Content-Type: application/json");
+}
+
+HttpDecision Api::on_head(const HttpRequest& head) {
+  try {
+    const Admitted admitted = admit(head);
+    context_.touch();
+    if (changes_things(head)) require_change_allowed(head, admitted);
+    if (head.method == "PUT")
+      return {.refusal = std::nullopt,
+              .sink = source_upload(context_.folders, admitted.match.parts.at("sha256"))};
+    return {};
+  } catch (const std::exception&) {
+    HttpResponse refusal = response_of(std::current_exception());
+    if (refusal.status == 429) refusal.headers.emplace_back("Retry-After", "1");
+    return {.refusal = std::move(refusal), .sink = nullptr};
+  }
+}
+
+HttpResponse Api::handle(const HttpRequest& request) {
+  try {
+    Admitted admitted = admit(request);
+    ApiRequest asked{request, std::move(admitted.caller), Query(query_of(request.target)),
+                     std::move(admitted.match.parts), context_};
+    return admitted.match.route->handler(asked);
+  } catch (const std::exception&) {
+    return response_of(std::current_exception());
+  }
+}
+
+}  // namespace cohort::service

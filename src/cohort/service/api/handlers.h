@@ -1,0 +1,54 @@
+#pragma once
+
+#include "cohort/service/api/api_context.h"
+#include "cohort/service/api/router.h"
+
+// The operations of openapi.json, by their operationIds. Each throws ApiError, or what the job
+// operations throw.
+namespace cohort::service {
+
+// service_handlers.cpp
+HttpResponse get_service(ApiRequest& request);
+HttpResponse get_openapi(ApiRequest& request);
+HttpResponse list_tokens(ApiRequest& request);
+HttpResponse create_token(ApiRequest& request);
+HttpResponse remove_token(ApiRequest& request);
+HttpResponse rotate_token(ApiRequest& request);
+
+// job_handlers.cpp
+HttpResponse list_jobs(ApiRequest& request);
+HttpResponse submit_job(ApiRequest& request);
+HttpResponse check_job(ApiRequest& request);
+HttpResponse get_job(ApiRequest& request);
+HttpResponse delete_job(ApiRequest& request);
+HttpResponse list_tasks(ApiRequest& request);
+HttpResponse stop_job(ApiRequest& request);
+HttpResponse resume_job(ApiRequest& request);
+HttpResponse scale_job(ApiRequest& request);
+HttpResponse pin_job(ApiRequest& request);
+
+// stream_handlers.cpp
+HttpResponse read_log(ApiRequest& request);
+HttpResponse follow_logs(ApiRequest& request);
+HttpResponse list_events(ApiRequest& request);
+HttpResponse list_job_events(ApiRequest& request);
+HttpResponse list_metrics(ApiRequest& request);
+
+// file_handlers.cpp
+HttpResponse list_job_files(ApiRequest& request);
+HttpResponse read_job_file(ApiRequest& request);
+HttpResponse read_archive(ApiRequest& request);
+HttpResponse find_source(ApiRequest& request);
+HttpResponse put_source(ApiRequest& request);
+
+// The job that the path names, if the caller may see it; another's job is as one that is not there.
+// Throws NoSuchJob, AmbiguousJob.
+JobRow seen_job(const ApiRequest& request, const std::string& named);
+JobRow seen_job(const ApiRequest& request);
+// The same for who wants to change it. Throws ApiError (403), too.
+JobRow own_job(const ApiRequest& request);
+// The attempt that the query names, the newest unless it does; 0: there is none yet. Throws
+// ApiError (404).
+int asked_attempt(const ApiRequest& request, const JobRow& job);
+
+}  // namespace cohort::service

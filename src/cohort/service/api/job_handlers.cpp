@@ -1,0 +1,204 @@
+#include <nlohmann/json.hpp>
+
+#include "cohort/base/text.h"
+#include "cohort/service/api/api_error.h"
+#include "cohort/service/api/handlers.h"
+#include "cohort/service/api/json_body.h"
+#include "cohort/service/api/json_rows.h"
+
+namespace cohort::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kMostJobs = 1000;
+constexpr int kJobs = 100;
+constexpr int kMostWorkers = 1'000'000;
+constexpr std::size_t kMostRequestId = 200;
+
+HttpResponse job_response(int status, const JobRow& row) {
+  return json_response(status, dumped(job_json(row)));
+}
+
+std::vector<JobState> asked_states(const std::string& text) {
+  std::vector<JobState> states;
+  for (const std::string& name : split(text, ',')) {
+    const auto state = job_state_of(name);
+    if (!state)
+      throw ApiError(400, fmt::format("'{}' is not a state", escape_controls(name)),
+                     {.advice = "There are: queued, starting, running, stopping, succeeded, "
+                                "failed, stopped."});
+    states.push_back(*state);
+  }
+  return states;
+}
+
+jobspec::JobSpec asked_spec(const ApiRequest& request, const Json& body) {
+  const auto spec = body.find("spec");
+  if (spec == body.end() || !spec->is_object())
+    throw ApiError(400, "spec is missing: the description of the job, an object");
+  return jobspec::spec_from_json(dumped(*spec), request.context.options);
+}
+
+// What is kept as JSON of this version's own writing.
+Json kept_json(const std::string& text) {
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json : Json::object();
+}
+
+Json spec_for(const Caller& caller, const JobRow& row) {
+  Json spec = kept_json(row.spec);
+  if (caller.role == UserRole::viewer && spec.contains("env") && spec["env"].is_object())
+    for (auto& [name, value] : spec["env"].items()) value = "(hidden)";
+  return spec;
+}
+
+// The caller's own job among several that fit.
+JobRow one_of_own(const ApiRequest& request, const std::string& named, const AmbiguousJob& error) {
+  std::vector<std::string> fitting;
+  for (const JobRow& row : request.context.store.jobs({.user = request.caller.user, .limit = 0}))
+    if (row.name == named || row.id.compare(0, named.size(), named) == 0) fitting.push_back(row.id);
+  if (fitting.empty()) throw NoSuchJob(fmt::format("there is no job '{}'", escape_controls(named)));
+  if (fitting.size() > 1)
+    throw AmbiguousJob(fmt::format("'{}' is {} jobs", escape_controls(named), fitting.size()),
+                       {.advice = error.context().advice});
+  return *request.context.store.find_job(fitting.front());
+}
+
+}  // namespace
+
+JobRow seen_job(const ApiRequest& request, const std::string& named) {
+  try {
+    JobRow row = request.context.store.job_named(named);
+    if (may_see(request.caller, row.user)) return row;
+  } catch (const AmbiguousJob& several) {
+    if (request.caller.role != UserRole::user) throw;
+    return one_of_own(request, named, several);
+  }
+  throw NoSuchJob(fmt::format("there is no job '{}'", escape_controls(named)),
+                  {.advice = "List them: cohort jobs"});
+}
+
+JobRow seen_job(const ApiRequest& request) { return seen_job(request, request.part("job")); }
+
+JobRow own_job(const ApiRequest& request) {
+  JobRow row = seen_job(request);
+  if (may_change(request.caller, row.user)) return row;
+  throw ApiError(403, fmt::format("job {} is {}'s", row.id, row.user));
+}
+
+int asked_attempt(const ApiRequest& request, const JobRow& job) {
+  const auto attempt = request.query.number("attempt", job.attempt, 1, INT32_MAX);
+  if (attempt > job.attempt)
+    throw ApiError(404, fmt::format("job {} has no attempt {}", job.id, attempt),
+                   {.advice = fmt::format("It has {}.", job.attempt)});
+  return static_cast<int>(attempt);
+}
+
+HttpResponse list_jobs(ApiRequest& request) {
+  const Query& query = request.query;
+  query.require_only({"state", "user", "queue", "name", "tag", "before", "limit"});
+  const int limit = static_cast<int>(query.number("limit", kJobs, 1, kMostJobs));
+  JobFilter filter{.states = asked_states(query.get("state")),
+                   .user = query.get("user"),
+                   .queue = query.get("queue"),
+                   .name = query.get("name"),
+                   .tag = query.get("tag"),
+                   .before = query.get("before"),
+                   .limit = limit + 1};
+  const Caller& caller = request.caller;
+  const bool sees_none =
+      caller.role == UserRole::user && !filter.user.empty() && filter.user != caller.user;
+  if (caller.role == UserRole::user) filter.user = caller.user;
+  auto rows = sees_none ? std::vector<JobRow>() : request.context.store.jobs(filter);
+  Json next = nullptr;
+  if (rows.size() > static_cast<std::size_t>(limit)) {
+    rows.pop_back();
+    next = rows.back().id;
+  }
+  Json jobs = Json::array();
+  for (const JobRow& row : rows) jobs.push_back(job_json(row));
+  return json_response(200, dumped({{"jobs", std::move(jobs)}, {"next", std::move(next)}}));
+}
+
+HttpResponse submit_job(ApiRequest& request) {
+  const Json body = parse_body(request.http.body, {"spec", "request_id"});
+  const std::string request_id = text_field(body, "request_id");
+  if (request_id.size() > kMostRequestId)
+    throw ApiError(400, fmt::format("request_id has more than {} characters", kMostRequestId));
+  const auto spec = asked_spec(request, body);
+  return job_response(201,
+                      request.context.operations.submit(spec, request.caller.user, request_id));
+}
+
+HttpResponse check_job(ApiRequest& request) {
+  const Json body = parse_body(request.http.body, {"spec"});
+  const auto resolved = request.context.operations.check(asked_spec(request, body));
+  return json_response(200, dumped({{"resolved", kept_json(jobspec::to_json(resolved))},
+                                    {"notes", resolved.notes}}));
+}
+
+HttpResponse get_job(ApiRequest& request) {
+  request.query.require_only({});
+  const JobRow row = seen_job(request);
+  const RunStore& store = request.context.store;
+  Json json = job_json(row);
+  json["spec"] = spec_for(request.caller, row);
+  json["notes"] = kept_json(row.resolved).value("notes", Json::array());
+  json["attempts"] = Json::array();
+  for (const AttemptRow& attempt : store.attempts(row.id))
+    json["attempts"].push_back(attempt_json(attempt));
+  json["tasks"] = Json::array();
+  for (const TaskRow& task : store.tasks(row.id, row.attempt))
+    json["tasks"].push_back(task_json(task));
+  return json_response(200, dumped(json));
+}
+
+HttpResponse list_tasks(ApiRequest& request) {
+  request.query.require_only({"attempt"});
+  const JobRow row = seen_job(request);
+  const int attempt = asked_attempt(request, row);
+  Json tasks = Json::array();
+  for (const TaskRow& task : request.context.store.tasks(row.id, attempt))
+    tasks.push_back(task_json(task));
+  return json_response(200, dumped({{"attempt", attempt}, {"tasks", std::move(tasks)}}));
+}
+
+HttpResponse delete_job(ApiRequest& request) {
+  const JobRow row = own_job(request);
+  return or_conflict([&]() -> HttpResponse {
+    request.context.operations.remove(row.id);
+    return {.status = 204};
+  });
+}
+
+HttpResponse stop_job(ApiRequest& request) {
+  const JobRow row = own_job(request);
+  return or_conflict([&] { return job_response(200, request.context.operations.stop(row.id)); });
+}
+
+HttpResponse resume_job(ApiRequest& request) {
+  const JobRow row = own_job(request);
+  return or_conflict([&] { return job_response(200, request.context.operations.resume(row.id)); });
+}
+
+HttpResponse scale_job(ApiRequest& request) {
+  const JobRow row = own_job(request);
+  const Json body = parse_body(request.http.body, {"workers"});
+  const int workers = number_field(body, "workers", 1, kMostWorkers);
+  return or_conflict(
+      [&] { return job_response(200, request.context.operations.scale(row.id, workers)); });
+}
+
+HttpResponse pin_job(ApiRequest& request) {
+  const JobRow row = own_job(request);
+  const Json body = parse_body(request.http.body, {"pinned"});
+  const auto pinned = body.find("pinned");
+  if (pinned == body.end() || !pinned->is_boolean())
+    throw ApiError(400, "pinned must be true or false");
+  const bool wanted = pinned->get<bool>();
+  return or_conflict(
+      [&] { return job_response(200, request.context.operations.pin(row.id, wanted)); });
+}
+
+}  // namespace cohort::service

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cohort/base/net/http_message.h"
+
+namespace cohort::service {
+
+// Keeps pages of other origins out, also those whose name was made to point here (DNS rebinding):
+// over TCP the Host is an IP address, localhost or one of `names`; an Origin is this Host's own.
+// A Unix socket, which no page reaches, may name any host. Throws ApiError (400, 403).
+void require_own_origin(const HttpRequest& request, const std::vector<std::string>& names);
+
+}  // namespace cohort::service
