@@ -342,6 +342,8 @@ TEST_P(EngineConformance, AnElasticJobBeginsAsSmallAsItIsGivenAndIsScaled) {
   const fs::path member = fs::read_symlink("/proc/self/exe").parent_path() / "member_program";
   const fs::path until = scratch_ / "until";
   request.job.run_words = {"-n", "1:3", "--elastic", "--grace", "1"};
+  request.job.run_words.insert(request.job.run_words.end(), GetParam().elastic_words.begin(),
+                               GetParam().elastic_words.end());
   request.job.instances = request.job.processes = 3;
   request.job.program = {member.string(), "--until", until.string()};
   request.instances = 1;
@@ -350,6 +352,7 @@ TEST_P(EngineConformance, AnElasticJobBeginsAsSmallAsItIsGivenAndIsScaled) {
     const auto deadline = patience();
     while (engine().observe(request.folder).workers != count) {
       ASSERT_FALSE(deadline.expired()) << "waited in vain for members: " << count;
+      ASSERT_FALSE(has_ended(engine().observe(request.folder).state)) << "it ended";
       std::this_thread::sleep_for(kLook);
     }
   };

@@ -20,6 +20,8 @@ struct EngineUnderTest {
   std::string name;  // letters
   // A new engine, as another process of the service would have it; it may write into the folder.
   std::function<std::unique_ptr<Engine>(const ScratchFolder& scratch)> make;
+  // Options of `cohort run` that an elastic job needs under it.
+  std::vector<std::string> elastic_words;
   // Kills whatever supervises the attempt, as a crash of its machine would.
   std::function<void(const std::filesystem::path& folder)> kill_supervisor;
 };
