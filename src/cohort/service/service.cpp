@@ -133,11 +133,8 @@ struct Service::State {
                                                     folders.sources());
                      }},
                 make_engines()),
-        collector(
-            {.folders = options.folders,
-             .engine = [this](std::string_view name) { return manager.engine(name); },
-             .spec =
-                 [](const JobRow& row) { return jobspec::resolved_from_json(row.resolved).spec; }}),
+        collector({.folders = options.folders,
+                   .engine = [this](std::string_view name) { return manager.engine(name); }}),
         retention(options.folders, options.retention),
         operations(
             options.folders,
