@@ -16,7 +16,8 @@ struct Machine {
   // when there is none. runtime_probe.h has one. Empty: versions are not compared.
   std::function<std::string(std::string_view package)> version_at_hand;
   // The same of the virtual environment in a folder.
-  std::function<std::string(std::string_view package, const std::string& venv)> version_in_venv;
+  std::function<std::string(std::string_view package, const std::string& venv)> version_in_venv =
+      {};
 };
 
 }  // namespace cohort::jobspec
