@@ -119,6 +119,7 @@ void add_job_file(const fs::path& path, RunWords& words) {
     words.file_arguments.insert(words.file_arguments.end(), {option, value});
   };
   if (!job.spec.output.empty()) add("--output", job.spec.output);
+  if (job.spec.max_run.count() > 0) add("--max-run", std::to_string(job.spec.max_run.count()));
   for (const auto& [name, value] : variables_of(job)) add("--env", name + "=" + value);
   words.program = program_of(job);
 }
