@@ -148,6 +148,11 @@ class Run(JobFileTest):
         self.assertEqual(sorted(tasks), ["master-0", "ps-0"])
         self.assertEqual(tasks["master-0"][0][:3], ["x", "--lr", "0.1"])
 
+    def test_a_job_that_runs_for_too_long_is_ended(self):
+        job = self.write('program = ["sleep", "100"]\nmax_run = "1s"\n')
+        result = self.cohort("run", "--output", "out", "--grace", "1", "--config", job)
+        self.assertEqual(result.returncode, 124, result.stderr)
+
     def test_options_alone_add_nothing_to_the_environment(self):
         tasks = self.printed("--config", self.write(f'program = ["{sys.executable}", "code/train.py"]\nworkers = 2\n'))
         for _, environment in tasks.values():

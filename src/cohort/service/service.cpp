@@ -99,10 +99,12 @@ jobspec::ResolvedJob resolve_for(const JobManager& manager, const RunFolders& fo
                        {.advice = "Send it first: PUT /v1/sources/SHA256"});
   // What other hosts have is asked when the attempt begins.
   const int hosts = engine->abilities().needs_queue ? 1 : kAnyHosts;
-  auto resolved = jobspec::resolve(
-      spec,
-      {.size = manager.machine(), .hosts = hosts, .version_at_hand = jobspec::version_at_hand},
-      jobspec::read_catalogues(folders.root));
+  auto resolved = jobspec::resolve(spec,
+                                   {.size = manager.machine(),
+                                    .hosts = hosts,
+                                    .version_at_hand = jobspec::version_at_hand,
+                                    .version_in_venv = jobspec::version_in_venv},
+                                   jobspec::read_catalogues(folders.root));
   engine->check(resolved);
   return resolved;
 }

@@ -65,7 +65,8 @@ Retention::Retention(RunFolders folders, RetentionPolicy policy)
     : folders_(std::move(folders)), policy_(policy) {}
 
 RunStore& Retention::store() {
-  if (!store_) store_ = std::make_unique<RunStore>(folders_.root);
+  // A crash of the machine may bring back a row whose folder is gone: the next pass finds it.
+  if (!store_) store_ = std::make_unique<RunStore>(folders_.root, Durability::process_death);
   return *store_;
 }
 
