@@ -11,9 +11,9 @@ namespace cohort::jobspec {
 
 // Where things are for the tasks of an attempt. An empty path is not told to the program.
 struct Folders {
-  std::filesystem::path output;  // COHORT_OUTPUT, SM_OUTPUT_DIR
+  std::filesystem::path output;  // COHORT_OUTPUT, SM_OUTPUT_DATA_DIR
   std::filesystem::path model;   // SM_MODEL_DIR
-  std::filesystem::path source;  // SM_MODULE_DIR, and first in PYTHONPATH
+  std::filesystem::path source;  // SM_MODULE_DIR
   // Channels whose data lies elsewhere than the description says (mounted, copied).
   std::map<std::string, std::filesystem::path> channels;
 };

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cohort/jobspec/job_spec.h"
-#include "cohort/jobspec/spec_json.h"
+#include "cohort/jobspec/known_names.h"
 
 // A job's description as TOML: the job file of `cohort run`, `submit` and `job check`.
 namespace cohort::jobspec {
@@ -26,7 +26,8 @@ JobSpec with_setting(const JobSpec& spec, std::string_view setting, const KnownO
 std::string to_toml(const JobSpec& spec);
 
 // Paths that are relative to `folder` (the client's current one) made absolute: source_dir, output,
-// the inputs that are no URI, and a program that is named by a path and is not part of source_dir.
+// the inputs that are no URI; without source_dir also entry_point, and a program that is named by a
+// path.
 void anchor_paths(JobSpec& spec, const std::filesystem::path& folder);
 
 }  // namespace cohort::jobspec

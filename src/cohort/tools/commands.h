@@ -40,6 +40,8 @@ Command events_command();
 Command top_command();
 // `cohort token create|list|remove|rotate`: who may use a shared service.
 Command token_command();
+// `cohort job check FILE`: is the description right, and what becomes of it on this machine?
+Command job_command();
 // `cohort ledger verify|show JOB|FILE`. The exit code is 1 when the ledger does not prove that each
 // sample of each ended epoch entered exactly one committed update.
 Command ledger_command();

@@ -7,11 +7,11 @@
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/launch/job/job_choices.h"
-#include "cohort/launch/job/job_file.h"
 #include "cohort/launch/plan/plan.h"
 #include "cohort/launch/supervise/supervisor.h"
 #include "cohort/tools/commands.h"
 #include "cohort/tools/host_options.h"
+#include "cohort/tools/run_file.h"
 
 namespace cohort::tools {
 namespace {
@@ -152,8 +152,9 @@ void declare_options(CLI::App& app, RunArguments& arguments) {
              "bypass: the job's own hosts go past the proxy; strip: no proxy at all [bypass]")
       ->group("Environment");
 
-  app.add_option("--config", arguments.config,
-                 "Job file (TOML) with the same keys; the command line wins")
+  app.add_option(
+         "--config", arguments.config,
+         "Job file (TOML) with the same keys and those of a submitted job; the command line wins")
       ->type_name("FILE")
       ->group("Job");
   app.add_flag("--dry-run", arguments.dry_run,
@@ -166,18 +167,6 @@ void parse_into(RunArguments& arguments, const Words& words) {
   CLI::App app("", kRunName);
   declare_options(app, arguments);
   parse_words(app, words);
-}
-
-// The words of the job file that `arguments` name, if they name one.
-void add_job_file(const CLI::App& app, const RunArguments& arguments, RunWords& words) {
-  if (arguments.config.empty()) return;
-  auto known = long_option_names(app);
-  std::erase(known, "config");
-  std::erase(known, "help");
-  const auto file = launch::read_job_file(arguments.config, known);
-  words.job_file = arguments.config;
-  words.file_arguments = file.arguments;
-  if (words.program.empty()) words.program = file.program;
 }
 
 void print_dry_run(const JobOptions& job, const cluster::Environment& environment) {
@@ -229,9 +218,9 @@ Command run_command() {
   auto declare = [](CLI::App& app) -> Action {
     auto asked = std::make_shared<RunArguments>();
     declare_options(app, *asked);
-    return [asked, &app](const Words& words, const Words& program) {
+    return [asked](const Words& words, const Words& program) {
       RunWords all{.arguments = words, .program = program};
-      add_job_file(app, *asked, all);
+      if (!asked->config.empty()) add_job_file(asked->config, all);
       return run_job(all);
     };
   };

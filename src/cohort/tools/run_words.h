@@ -13,7 +13,7 @@ struct RunWords {
   Words arguments;       // of the command line, before `--`
   Words program;         // what stood behind it, or the job file's
   std::string job_file;  // its path, for messages; "": there was none
-  Words file_arguments;  // what it asked for, as words of the command line (job_file.h)
+  Words file_arguments;  // what it asked for, as words of the command line (run_file.h)
 
   bool operator==(const RunWords&) const = default;
 };

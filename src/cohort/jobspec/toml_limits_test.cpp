@@ -1,4 +1,4 @@
-#include "cohort/launch/job/job_file_limits.h"
+#include "cohort/jobspec/toml_limits.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
 
-namespace cohort::launch {
+namespace cohort::jobspec {
 namespace {
 
 using ::testing::HasSubstr;
@@ -21,7 +21,7 @@ std::string refusal_of(const std::string& text) {
   return message_of<InvalidInput>([&] { require_shallow_toml(text, "job.toml"); });
 }
 
-TEST(JobFileLimits, DeepKeysAndBracketsAreRefusedByLine) {
+TEST(TomlLimits, DeepKeysAndBracketsAreRefusedByLine) {
   EXPECT_THAT(refusal_of("workers = 2\n" + repeated("a.", 50'000) + "b = 1\n"),
               HasSubstr("job.toml line 2: keys nest more than 32 deep"));
   EXPECT_THAT(refusal_of("[" + repeated("a.", 50'000) + "b]\n"), HasSubstr("line 1: keys nest"));
@@ -30,7 +30,7 @@ TEST(JobFileLimits, DeepKeysAndBracketsAreRefusedByLine) {
   EXPECT_THAT(refusal_of(repeated("\"a\".", 50'000) + "b = 1"), HasSubstr("keys nest"));
 }
 
-TEST(JobFileLimits, StringsCommentsAndManyNumbersAreNoDepth) {
+TEST(TomlLimits, StringsCommentsAndManyNumbersAreNoDepth) {
   require_shallow_toml(repeated("a.b = [0.1, 0.2, 0.3]\n", 1000), "job.toml");
   require_shallow_toml("text = '" + repeated(".[", 1000) + "'\n", "job.toml");
   require_shallow_toml("text = \"\\\"" + repeated(".[", 1000) + "\"\n", "job.toml");
@@ -40,4 +40,4 @@ TEST(JobFileLimits, StringsCommentsAndManyNumbersAreNoDepth) {
 }
 
 }  // namespace
-}  // namespace cohort::launch
+}  // namespace cohort::jobspec

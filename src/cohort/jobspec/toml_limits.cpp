@@ -1,4 +1,4 @@
-#include "cohort/launch/job/job_file_limits.h"
+#include "cohort/jobspec/toml_limits.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 
 #include "cohort/base/error.h"
 
-namespace cohort::launch {
+namespace cohort::jobspec {
 namespace {
 
 constexpr int kMostDots = 32;      // between two words that end a key
@@ -32,12 +32,11 @@ std::size_t end_of_string(std::string_view text, std::size_t begin) {
 
 }  // namespace
 
-void require_shallow_toml(std::string_view text, const std::filesystem::path& path) {
+void require_shallow_toml(std::string_view text, const std::string& name) {
   int line = 1, dots = 0, brackets = 0;
   const auto refuse = [&](const char* what, int most) {
-    throw InvalidInput(
-        fmt::format("{} line {}: {} more than {} deep", path.string(), line, what, most),
-        {.advice = "A job file needs no more than two levels."});
+    throw InvalidInput(fmt::format("{} line {}: {} more than {} deep", name, line, what, most),
+                       {.advice = "A job file needs no more than a few levels."});
   };
   for (std::size_t i = 0; i < text.size();) {
     const char c = text[i];
@@ -65,4 +64,4 @@ void require_shallow_toml(std::string_view text, const std::filesystem::path& pa
   }
 }
 
-}  // namespace cohort::launch
+}  // namespace cohort::jobspec
