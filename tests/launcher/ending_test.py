@@ -183,6 +183,22 @@ time.sleep(600)
         self.assertIn("ulimit -n", result.stderr)
 
 
+class TimeLimit(LauncherTest):
+    def test_a_job_whose_time_is_over_fails_with_124_and_is_not_restarted(self):
+        result = self.run_job("-n", 2, "--max-run", 0.5, "--max-restarts", 3, "--grace", 0.5,
+                              *self.python("import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+                                           "time.sleep(600)"))
+        self.assertEqual(result.code, 124, result.stderr)
+        record = result.record()
+        self.assertEqual((record["state"], record["failure"], record["attempt"]),
+                         ("failed", "max_run of 0.5 s is over", 1))
+        self.assertIn("max_run of 0.5 s is over", result.last_line)
+
+    def test_a_job_that_ends_in_time_is_not_touched(self):
+        result = self.run_job("--max-run", 60, *self.python("print('done')"))
+        self.assertEqual(result.code, 0, result.stderr)
+
+
 class Restart(LauncherTest):
     def test_max_restarts_starts_the_whole_group_again(self):
         result = self.run_job("-n", 2, "--max-restarts", 2, *self.python("""

@@ -36,6 +36,10 @@ bool claim_attempt(const AttemptFolder& folder);
 // The identity (base/process/process.h) of the process that made it; nothing: none did.
 std::optional<std::string> claimed_by(const AttemptFolder& folder);
 
+// Whether that process still is. After a restart of the machine it is not; where it runs in another
+// pid namespace, the lock of the launcher's folder tells.
+bool supervisor_lives(const AttemptFolder& folder, const std::string& identity);
+
 // An attempt that ended before its job ran: why, and whether somebody had asked it to.
 struct EarlyEnd {
   std::string failure;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/cluster/environment.h"
 #include "cohort/engine/attempt_folder.h"
 #include "cohort/launch/job/job.h"
 
@@ -18,6 +19,9 @@ inline constexpr const char* kTaskVariable = "COHORT_TASK";
 // mpirun. Throws InvalidInput.
 launch::JobOptions attempt_options(const AttemptRequest& request, launch::JobOptions asked,
                                    const std::filesystem::path& cohort);
+
+// What the launcher inherits: the GPUs that the queue gave to the attempt, and no others.
+cluster::Environment attempt_environment(const AttemptRequest& request);
 
 // Checks that program and data are in place, on every host, and puts the source there; makes the
 // folders that the job writes to. Says all that is missing at once: throws InvalidInput.

@@ -1,20 +1,32 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
-#include <vector>
+#include <string_view>
 
+#include "cohort/cluster/environment.h"
 #include "cohort/engine/attempt_folder.h"
 #include "cohort/launch/job/job.h"
 
+// Program and data on other hosts, before anything starts there.
 namespace cohort::engine {
 
-// Where a packed source lies on a host, below the home folder of its user.
-inline constexpr const char* kStagedSources = ".cache/cohort/sources";
+// Whether tasks of the job may run on other hosts, which cannot read the attempt's folder.
+bool runs_elsewhere(const launch::JobOptions& asked);
 
-// Puts the request's source on every host of `asked` that has it not yet, through its remote shell:
-// the archive goes to `cohort exec-task --stage` there, which verifies its hash. Then asks each
-// what it lacks. All hosts at once. Throws InvalidInput that says what is missing where, for all
-// hosts; nothing has been started then.
+// The request as the tasks there get it: the source lies below each host's own home folder.
+AttemptRequest as_on_hosts(AttemptRequest request);
+
+// Puts the source on every host of `asked` that has it not yet, through its remote shell, and asks
+// each what it lacks; all hosts at once. Throws InvalidInput that says what is missing where, for
+// all of them; nothing has been started then.
 void stage_on_hosts(const AttemptRequest& request, const launch::JobOptions& asked);
+
+// The host's side, `cohort exec-task --check` and `--stage ID`. The first takes the request as JSON
+// and answers in one line: {"source": whether it is there, "missing": ["...", ...]}. The second
+// unpacks an archive, whose SHA-256 must be `id`, below the home folder.
+std::string answer_check(std::string_view request, const cluster::Environment& environment);
+void stage_here(const std::filesystem::path& archive, const std::string& id,
+                const cluster::Environment& environment);
 
 }  // namespace cohort::engine

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -9,12 +10,13 @@
 namespace cohort::engine {
 
 // Runs attempts on this machine. Each has a supervisor, the process `cohort attempt FOLDER`, which
-// runs the launcher: it belongs to nobody, and outlives who submitted it. All that is known of an
+// runs the launcher: it belongs to nobody, and outlives who submitted it. What is known of an
 // attempt is in its folder (attempt_folder.h), so any number of these objects, in any processes,
 // see and do the same.
 //
 // A claim in the folder makes a start happen once: a second supervisor of the same attempt ends at
-// once and leaves no trace.
+// once and leaves no trace. Where somebody removes the folder of an attempt that this object has
+// seen, the attempt is lost, and its supervisor is told to stop.
 class LocalEngine : public Engine {
  public:
   // `cohort`: the program that the supervisors run; empty: the one that runs now.
@@ -22,7 +24,8 @@ class LocalEngine : public Engine {
 
   std::string_view name() const override { return "local"; }
   Abilities abilities() const override { return {.scales = true, .needs_queue = true}; }
-  // What the description names and this machine lacks, all of it at once (in_place.h).
+  // What the description names and this machine lacks, all of it at once; a program of the source
+  // is looked for when the attempt begins.
   void check(const jobspec::ResolvedJob& job) const override;
   void submit(const AttemptRequest& request) override;
   AttemptStatus observe(const std::filesystem::path& folder) const override;
@@ -33,8 +36,12 @@ class LocalEngine : public Engine {
   std::vector<std::filesystem::path> list(const std::filesystem::path& jobs) const override;
 
  private:
+  std::optional<std::string> owner_of(const std::filesystem::path& folder) const;
+
   std::filesystem::path cohort_;
-  std::mutex submitting_;
+  mutable std::mutex mutex_;
+  // Who runs the attempts of these folders, until they have ended.
+  mutable std::map<std::filesystem::path, std::string> seen_;
 };
 
 }  // namespace cohort::engine

@@ -5,23 +5,26 @@
 #include <vector>
 
 #include "cohort/engine/attempt_folder.h"
-#include "cohort/launch/job/hosts.h"
+#include "cohort/launch/job/job.h"
 
-// How the processes of an MPI job are started: by a real mpirun, which is the one task of the
-// launcher.
+// How the processes of an MPI job are started: by a real mpirun (Open MPI's), which is the one task
+// of the launcher.
 namespace cohort::engine {
 
 // mpirun's host file: each host with its slots; without hosts, this machine with all of them.
-std::string host_file_text(const std::vector<launch::Host>& hosts, int processes,
-                           int processes_per_host);
+std::string host_file_text(const std::vector<launch::Host>& hosts, int processes);
 
-// The whole command line but for the program. Lines of the ranks are tagged with their numbers, and
-// kept for each rank (AttemptFolder::ranks). `mpirun` is the program to use.
+// The command line of mpirun but for the program; `hosts` and `remote` as the launcher has them.
+// Each line of a rank is tagged with its number ("[1,0]<stdout>:"), and the lines of each rank are
+// kept beside (AttemptFolder::ranks).
 std::vector<std::string> mpirun_command(const AttemptRequest& request,
                                         const launch::JobOptions& asked);
 
-// The rank whose failure ended the job, as mpirun's own report at the end of its log names it:
-// "rank 1 ended with exit code 3: ValueError: no data"; "" when there is none.
-std::string failed_rank(std::string_view log_end);
+// Variables that mpirun itself needs: it refuses to run as root without being told twice.
+std::map<std::string, std::string> mpirun_variables();
+
+// Which rank failed first, as mpirun's own report in its log says, with the last words of that
+// rank: "rank 1 ended with exit code 3: ValueError: no data"; "" when it reports none.
+std::string failed_rank(std::string_view log);
 
 }  // namespace cohort::engine

@@ -29,8 +29,10 @@ TaskStart task_start(const AttemptRequest& request, const std::vector<std::strin
 // Becomes that program. Throws InvalidInput when it cannot be started, SystemError.
 [[noreturn]] void exec_task(const TaskStart& start);
 
-// What this host lacks for the job: program, virtual environment, input files. A sentence each.
+// What this host lacks for the job: virtual environment, input files, program (unless it is in a
+// source that is still to come). A sentence each.
+enum class Looked { at_all, beside_program };
 std::vector<std::string> missing_here(const AttemptRequest& request,
-                                      const cluster::Environment& inherited);
+                                      const cluster::Environment& inherited, Looked looked);
 
 }  // namespace cohort::engine

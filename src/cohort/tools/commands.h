@@ -59,6 +59,11 @@ Command doctor_command();
 // `cohort host-task`, which remote shells start (docs/launcher.md): runs the task that comes on
 // standard input.
 Command host_task_command();
+// `cohort attempt FOLDER`, the supervisor of one attempt of a submitted job (engine/local_engine.h).
+Command attempt_command();
+// `cohort exec-task`, which stands before the program of every task of such a job
+// (engine/task_start.h).
+Command exec_task_command();
 // `cohort completion bash|zsh|fish`: prints a script that completes commands and options, made from
 // what the commands declare. `all` gives the commands.
 Command completion_command(std::function<std::vector<Command>()> all);

@@ -19,7 +19,8 @@ namespace {
 using launch::JobOptions;
 
 constexpr const char* kRunName = "run";
-constexpr int kLongestGrace = 7 * 24 * 3600;  // seconds
+constexpr int kLongestGrace = 7 * 24 * 3600;       // seconds
+constexpr int kLongestRun = 10 * 365 * 24 * 3600;  // seconds
 
 constexpr const char* kRunExamples = R"(
 Examples:
@@ -70,6 +71,21 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, Target& target,
   return app.add_option_function<std::string>(name, take, description)->type_name(join(words, "|"));
 }
 
+void add_seconds(CLI::App& app, const std::string& name, std::chrono::milliseconds& target,
+                 int most, const std::string& description) {
+  app.add_option_function<double>(
+         name,
+         [name, most, &target](double seconds) {
+           if (!(seconds >= 0 && seconds <= most))
+             throw InvalidInput(
+                 fmt::format("{} must be from 0 to {} seconds, got {}", name, most, seconds));
+           target = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+         },
+         description)
+      ->type_name("S")
+      ->group("Ending");
+}
+
 void declare_options(CLI::App& app, RunArguments& arguments) {
   JobOptions& job = arguments.job;
   app.description("Starts, watches and ends a distributed job on this machine.");
@@ -112,17 +128,9 @@ void declare_options(CLI::App& app, RunArguments& arguments) {
   add_choice(app, "--success", job.success, launch::kSuccessPolicies,
              "Whose exit with 0 ends the job [all-workers; chief with --coordinator]")
       ->group("Ending");
-  app.add_option_function<double>(
-         "--grace",
-         [&job](double seconds) {
-           if (!(seconds >= 0 && seconds <= kLongestGrace))
-             throw InvalidInput(fmt::format("--grace must be from 0 to {} seconds, got {}",
-                                            kLongestGrace, seconds));
-           job.grace = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
-         },
-         "Seconds between TERM and KILL [5]")
-      ->type_name("S")
-      ->group("Ending");
+  add_seconds(app, "--grace", job.grace, kLongestGrace, "Seconds between TERM and KILL [5]");
+  add_seconds(app, "--max-run", job.max_run, kLongestRun,
+              "Seconds after which the job has failed, with exit code 124; 0: no limit [0]");
   app.add_option("--task-restarts", job.task_restarts,
                  "Start a killed task that can go on alone again, at most N times; 0: never [3]")
       ->type_name("N")

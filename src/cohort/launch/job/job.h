@@ -26,6 +26,7 @@ struct ElasticOptions {
   std::chrono::milliseconds lease{2000};
   std::chrono::milliseconds timeout{600'000};  // with fewer than `least`; then the job has failed
   int task_restarts = 10;                      // of each task alone (restart_policy.h)
+  std::optional<int> first;                    // workers to begin with; nothing: most
   std::filesystem::path discovery_script;      // empty: the hosts are as JobOptions names them
 
   bool operator==(const ElasticOptions&) const = default;
@@ -55,8 +56,9 @@ struct JobOptions {
   int keep = 20;                 // the newest runs there, beside those of the last days; 0: all
   std::optional<SuccessPolicy> success;
   std::chrono::milliseconds grace{5000};
-  int max_restarts = 0;   // of the whole group
-  int task_restarts = 3;  // of one task alone (restart_policy.h)
+  std::chrono::milliseconds max_run{0};  // then the job has failed; 0: no limit
+  int max_restarts = 0;                  // of the whole group
+  int task_restarts = 3;                 // of one task alone (restart_policy.h)
 
   std::map<std::string, std::string> environment;
   bool scheduler_args = false;
@@ -72,6 +74,7 @@ struct JobOptions {
   bool quiet = false;
 
   std::optional<ElasticOptions> elastic;
+  std::string id;  // of the job; empty: a new one. The caller sees to it that no two run at once
   // `output` is the folder of a job whose launcher is gone: go on with that job, in that folder.
   bool resume = false;
 

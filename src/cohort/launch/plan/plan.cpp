@@ -124,8 +124,9 @@ std::string address_of_this_machine(const JobOptions& options) {
 }  // namespace
 
 JobIdentity new_identity(const JobOptions& options, const Environment& environment) {
-  JobIdentity identity{.job = options.resume ? read_earlier_job(options.output).job : new_job_id(),
-                       .host = host_name()};
+  JobIdentity identity{.job = options.id, .host = host_name()};
+  if (identity.job.empty())
+    identity.job = options.resume ? read_earlier_job(options.output).job : new_job_id();
   identity.program = find_program(options.command.front(),
                                   environment.find_value("PATH").value_or("/usr/bin:/bin"));
   identity.address = address_of_this_machine(options);

@@ -86,7 +86,7 @@ bool ElasticJob::prepare() {
 }
 
 void ElasticJob::begin_attempt() {
-  const int wanted = wanted_.value_or(options_.most);
+  const int wanted = wanted_.value_or(options_.first.value_or(options_.most));
   const int host_slots = hosts_ ? hosts_->slots() : options_.most;
   attempt_ = std::make_unique<Attempt>(context_.folder / "membership.jsonl",
                                        WorkerSlots::Options{.least = options_.least,
@@ -114,7 +114,9 @@ void ElasticJob::begin_attempt() {
             });
           }});
   if (wanted < options_.most)
-    attempt_->service->resize(wanted, fmt::format("scaled to {} in an earlier attempt", wanted));
+    attempt_->service->resize(
+        wanted, wanted_ ? fmt::format("scaled to {} in an earlier attempt", wanted)
+                        : fmt::format("begins with {}", count(wanted, "worker", "workers")));
 }
 
 void ElasticJob::start() {

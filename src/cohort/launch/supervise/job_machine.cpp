@@ -20,13 +20,17 @@ constexpr milliseconds kLongestSettleTime{10'000};  // for a core file, a slow d
 constexpr milliseconds kServiceGrace{1000};         // or all of a shorter grace period
 // A server that knows of the job's success leaves by itself when the workers have left.
 constexpr milliseconds kServiceLeaveTime{300};
+constexpr int kTimeOverCode = 124;  // as of timeout(1)
 
 }  // namespace
 
-JobMachine::JobMachine(Options options)
+JobMachine::JobMachine(Options options, Time now)
     : grace_(options.grace),
       restart_policy_(RestartPolicy::for_job(options.max_restarts)),
-      attempt_(options.attempt) {}
+      attempt_(options.attempt),
+      max_run_(options.max_run) {
+  if (max_run_.count() > 0) ends_at_ = now + max_run_;
+}
 
 int& JobMachine::alive(const cluster::TaskId& task) {
   return alive_[is_service(task.type) ? 1 : 0];
@@ -86,7 +90,17 @@ void JobMachine::on_stop_signal(int signal, Time now) {
   begin_stop(now);
 }
 
+void JobMachine::end_time(Time now) {
+  ends_at_.reset();
+  if (succeeded_ || !failures_.empty() || std::exchange(stop_requested_, true)) return;
+  failure_ =
+      fmt::format("max_run of {:g} s is over", std::chrono::duration<double>(max_run_).count());
+  log::info("{}: stopping the job", failure_);
+  begin_stop(now);
+}
+
 void JobMachine::on_time(Time now) {
+  if (ends_at_ && now >= *ends_at_) end_time(now);
   if (settle_at_ && now >= *settle_at_) {
     if (now < *settle_limit_ && a_lost_peer_lives())
       settle_at_ = now + kSettleLook;
@@ -105,8 +119,10 @@ void JobMachine::on_time(Time now) {
 }
 
 std::optional<JobMachine::Time> JobMachine::wake_at() const {
-  if (settle_at_) return settle_at_;
-  return ask_services_at_ ? ask_services_at_ : kill_at_;
+  std::optional<Time> due = ends_at_;
+  for (const auto& other : {settle_at_, ask_services_at_ ? ask_services_at_ : kill_at_})
+    if (other && (!due || *other < *due)) due = other;
+  return due;
 }
 
 std::vector<JobMachine::Action> JobMachine::take_actions() { return std::exchange(actions_, {}); }
@@ -148,6 +164,7 @@ JobMachine::Ending JobMachine::stopped_by(int signal) const {
 
 JobMachine::Ending JobMachine::end_attempt(const std::vector<TaskRecord>& tasks, bool may_restart) {
   if (stop_signal_ != 0) return stopped_by(stop_signal_);
+  if (!failure_.empty()) return {.exit_code = kTimeOverCode};
   if (succeeded_) return {.kind = Ending::Kind::succeeded, .exit_code = 0};
   if (failures_.empty()) return {};
   TaskRecord cause = choose_root_cause(failures_, tasks);

@@ -34,11 +34,12 @@ class JobMachine {
   };
   struct Options {
     std::chrono::milliseconds grace{5000};
-    int max_restarts = 0;  // of the whole job
-    int attempt = 1;       // the first one's number
+    int max_restarts = 0;                  // of the whole job
+    int attempt = 1;                       // the first one's number
+    std::chrono::milliseconds max_run{0};  // of all attempts together; 0: no limit
   };
 
-  explicit JobMachine(Options options);
+  explicit JobMachine(Options options, Time now = std::chrono::steady_clock::now());
 
   // Events. Take the actions and look at wake_at() after each of them.
 
@@ -63,7 +64,8 @@ class JobMachine {
   int attempt() const { return attempt_; }
   bool any_alive() const { return alive_[0] + alive_[1] > 0; }
   bool is_stop_requested() const { return stop_requested_; }
-  bool was_hung_up(const TaskRecord& task) const;  // it was told to stop, and did not fail
+  const std::string& failure() const { return failure_; }  // "": tasks alone say why it failed
+  bool was_hung_up(const TaskRecord& task) const;          // it was told to stop, and did not fail
 
   // What comes after an attempt whose tasks have all ended.
   struct Ending {
@@ -83,6 +85,7 @@ class JobMachine {
     bool suspended = false;
   };
 
+  void end_time(Time now);
   void begin_stop(Time now);
   void stop_services(Time now);
   bool a_lost_peer_lives() const;
@@ -94,6 +97,9 @@ class JobMachine {
   std::chrono::milliseconds grace_;
   RestartPolicy restart_policy_;
   int attempt_;
+  std::chrono::milliseconds max_run_;
+  std::optional<Time> ends_at_;
+  std::string failure_;
   std::vector<Action> actions_;
   bool stop_requested_ = false;
   bool hangup_forwarded_ = false;

@@ -105,6 +105,41 @@ TEST_F(RunningJob, AFailureWaitsAMomentForTheFailureThatCausedIt) {
   EXPECT_EQ(machine_.end_attempt({}, true).exit_code, 1);
 }
 
+TEST(JobWithATimeLimit, FailsWhenItIsOverAndIsNotStartedAgain) {
+  JobMachine machine({.grace = kGracePeriod, .max_restarts = 3, .max_run = milliseconds(60'000)},
+                     moment(0));
+  machine.on_started(kTrainer0);
+  EXPECT_EQ(machine.wake_at(), moment(60'000));
+  machine.on_time(moment(59'999));
+  EXPECT_TRUE(machine.take_actions().empty());
+  machine.on_time(moment(60'000));
+  EXPECT_EQ(machine.take_actions(), (Actions{Action::start_nothing, Action::ask_training_to_stop}));
+  EXPECT_EQ(machine.wake_at(), moment(63'000));
+  machine.on_time(moment(63'000));
+  EXPECT_EQ(machine.take_actions(), Actions{Action::kill_late_training});
+  machine.on_ended(kTrainer0);
+  machine.after_ends(moment(63'010));
+  const Ending ending = machine.end_attempt({ended_task(kTrainer0, {.signal = SIGKILL})}, true);
+  EXPECT_EQ(ending.kind, Ending::Kind::failed);
+  EXPECT_EQ(ending.exit_code, 124);
+  EXPECT_EQ(machine.failure(), "max_run of 60 s is over");
+}
+
+TEST(JobWithATimeLimit, EndsAsItWouldWithoutWhenItHasFailedOrWasStoppedBefore) {
+  JobMachine failing({.grace = kGracePeriod, .max_run = milliseconds(100)}, moment(0));
+  failing.on_started(kTrainer0);
+  failing.on_ended(kTrainer0);
+  failing.fail(ended_task(kTrainer0, {.code = 7}), moment(90));
+  failing.on_time(moment(100));
+  EXPECT_EQ(failing.end_attempt({}, true).exit_code, 7);
+  JobMachine stopped({.grace = kGracePeriod, .max_run = milliseconds(100)}, moment(0));
+  stopped.on_started(kTrainer0);
+  stopped.on_stop_signal(SIGTERM, moment(90));
+  stopped.on_time(moment(100));
+  stopped.on_ended(kTrainer0);
+  EXPECT_EQ(stopped.end_attempt({}, true).exit_code, 128 + SIGTERM);
+}
+
 TEST_F(RunningJob, SettlingEndsWhenNoWorkerIsLeft) {
   machine_.on_ended(kTrainer0);
   machine_.fail(ended_task(kTrainer0, {.code = 1}), moment(0));

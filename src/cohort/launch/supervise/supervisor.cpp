@@ -41,7 +41,8 @@ std::filesystem::path current_folder() {
 JobMachine::Options machine_options(const JobOptions& options, const OutputFolder& folder) {
   return {.grace = options.grace,
           .max_restarts = options.elastic ? options.elastic->task_restarts : options.max_restarts,
-          .attempt = options.resume ? read_earlier_job(folder.path()).attempt + 1 : 1};
+          .attempt = options.resume ? read_earlier_job(folder.path()).attempt + 1 : 1,
+          .max_run = options.max_run};
 }
 
 std::unique_ptr<JobPolicy> make_policy(JobContext context) {
@@ -130,6 +131,7 @@ void Supervisor::open_control_socket() {
 int Supervisor::run() {
   started_ = EventLoop::Clock::now();
   record_.started = utc_timestamp();
+  carry_out();          // sets the timer of max_run
   if (!words_.empty())  // --env may hold secrets
     writer_.write_other(folder_.path() / OutputFolder::kOptions, words_, 0600);
   if (!can_find_leftovers())
@@ -282,6 +284,7 @@ void Supervisor::carry_out(JobMachine::Action action) {
 std::string Supervisor::describe(bool live) {
   record_.tasks = tasks_.records();
   policy_->describe(record_, /*live=*/false);
+  if (!machine_.failure().empty()) record_.failure = machine_.failure();
   if (!live) return to_json(record_);
   JobRecord record = record_;
   policy_->describe(record, /*live=*/true);

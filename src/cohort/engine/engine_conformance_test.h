@@ -1,0 +1,57 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cohort/base/files/scratch_folder_test.h"
+#include "cohort/engine/engine.h"
+
+// What every engine must do, as tests: an engine's own test file lists its EngineUnderTest in an
+// INSTANTIATE_TEST_SUITE_P(Name, EngineConformance, ...).
+namespace cohort::engine {
+
+struct EngineUnderTest {
+  std::string name;  // letters
+  // A new engine, as another process of the service would have it; it may write into the folder.
+  std::function<std::unique_ptr<Engine>(const ScratchFolder& scratch)> make;
+  // Kills whatever supervises the attempt, as a crash of its machine would.
+  std::function<void(const std::filesystem::path& folder)> kill_supervisor;
+};
+
+class EngineConformance : public ::testing::TestWithParam<EngineUnderTest> {
+ protected:
+  EngineConformance();
+  // Stops what still runs.
+  ~EngineConformance() override;
+
+  // An attempt of a job of its own whose one task runs this script of a shell in its source folder.
+  AttemptRequest shell_job(const std::string& script);
+  AttemptRequest new_attempt();
+
+  Engine& engine() { return *engine_; }
+  std::unique_ptr<Engine> another_engine() const { return GetParam().make(scratch_); }
+
+  // Waits, and says what was seen last when it waits in vain.
+  AttemptStatus wait_for(const AttemptRequest& request, AttemptState state);
+  AttemptStatus wait_for_end(const AttemptRequest& request);
+  void wait_for_log(const AttemptRequest& request, const std::string& task,
+                    const std::string& text);
+  // All of a task's log, read in portions of `most_bytes`, until its end.
+  std::string whole_log(const AttemptRequest& request, const std::string& task,
+                        std::size_t most_bytes = 1 << 20);
+
+  ScratchFolder scratch_;
+  std::filesystem::path jobs_ = scratch_ / "jobs";
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  std::vector<AttemptRequest> requests_;
+};
+
+}  // namespace cohort::engine

@@ -1,0 +1,181 @@
+// The engines of this machine under the conformance suite, and what is theirs alone.
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+
+#include "cohort/base/error.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/message_of_test.h"
+#include "cohort/base/text.h"
+#include "cohort/engine/attempt_folder.h"
+#include "cohort/engine/engine_conformance_test.h"
+#include "cohort/engine/hosts_engine.h"
+#include "cohort/engine/local_engine.h"
+
+namespace cohort::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+fs::path built_cohort() {
+  const char* folder = std::getenv("COHORT_BIN_DIR");
+  return fs::path(folder ? folder : "build/bin") / "cohort";
+}
+
+void kill_claimant(const fs::path& folder) {
+  const auto words = split(claimed_by({folder}).value_or(""), ' ');
+  ASSERT_EQ(words.size(), 4u);
+  ::kill(std::stoi(words[2]), SIGKILL);
+}
+
+// A remote shell to a host that is this machine under another name, with a home of its own.
+std::vector<std::string> one_host(const ScratchFolder& scratch) {
+  const fs::path shell = scratch / "remote-shell";
+  if (!fs::exists(shell)) {
+    write_file_atomically(shell,
+                          fmt::format("#!/bin/sh\n[ \"$1\" = elsewhere ] || exit 255\nshift\n"
+                                      "HOME={} exec \"$@\"\n",
+                                      (scratch / "home").string()),
+                          0755);
+    fs::create_directories(scratch / "home");
+  }
+  return {"--hosts", "elsewhere:3", "--remote-shell", shell.string(), "--address", "127.0.0.1"};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OnThisMachine, EngineConformance,
+    ::testing::Values(EngineUnderTest{.name = "Local",
+                                      .make =
+                                          [](const ScratchFolder&) {
+                                            return std::make_unique<LocalEngine>(built_cohort());
+                                          },
+                                      .kill_supervisor = kill_claimant},
+                      EngineUnderTest{.name = "Hosts",
+                                      .make =
+                                          [](const ScratchFolder& scratch) {
+                                            return std::make_unique<HostsEngine>(one_host(scratch),
+                                                                                 built_cohort());
+                                          },
+                                      .kill_supervisor = kill_claimant}),
+    [](const auto& info) { return info.param.name; });
+
+// The fixture of the suite, for tests that are no part of it.
+class LocalAttempts : public EngineConformance {};
+INSTANTIATE_TEST_SUITE_P(
+    OnThisMachine, LocalAttempts,
+    ::testing::Values(EngineUnderTest{
+        .name = "Local",
+        .make = [](const ScratchFolder&) { return std::make_unique<LocalEngine>(built_cohort()); },
+        .kill_supervisor = kill_claimant}));
+
+class HostAttempts : public EngineConformance {};
+INSTANTIATE_TEST_SUITE_P(OnThisMachine, HostAttempts,
+                         ::testing::Values(EngineUnderTest{
+                             .name = "Hosts",
+                             .make =
+                                 [](const ScratchFolder& scratch) {
+                                   return std::make_unique<HostsEngine>(one_host(scratch),
+                                                                        built_cohort());
+                                 },
+                             .kill_supervisor = kill_claimant}));
+
+TEST_P(LocalAttempts, TheRequestIsNotForOthersToRead) {
+  const AttemptRequest request = shell_job("true");
+  engine().submit(request);
+  EXPECT_EQ(fs::status(AttemptFolder{request.folder}.request()).permissions(), fs::perms(0600));
+  wait_for(request, AttemptState::succeeded);
+}
+
+TEST_P(LocalAttempts, TheRequestComesBackFromItsJson) {
+  AttemptRequest request = shell_job("true");
+  request.job.spec.env = {{"TOKEN", "se\"cret\n"}};
+  request.gpu_indices = {1, 3};
+  request.instances = 2;
+  request.resume = true;
+  const AttemptRequest again = attempt_from_json(to_json(request), request.folder);
+  EXPECT_EQ(to_json(again), to_json(request));
+  EXPECT_EQ(again.job.spec, request.job.spec);
+  EXPECT_EQ(again.gpu_indices, request.gpu_indices);
+  EXPECT_THROW(attempt_from_json("{}", request.folder), InvalidInput);
+}
+
+TEST_P(LocalAttempts, OnlyTheGpusThatWereGivenAreSeen) {
+  AttemptRequest request = shell_job("echo \"gpus=$CUDA_VISIBLE_DEVICES\"");
+  request.gpu_indices = {2, 5};
+  engine().submit(request);
+  wait_for(request, AttemptState::succeeded);
+  EXPECT_THAT(whole_log(request, "worker:0"), HasSubstr("gpus=2,5\n"));
+}
+
+TEST_P(LocalAttempts, ACheckNamesAllThatIsMissing) {
+  jobspec::ResolvedJob job;
+  job.program = {"/no/such/program"};
+  job.spec.inputs = {{"training", "/no/such/data"}};
+  const std::string said = message_of<InvalidInput>([&] { engine().check(job); });
+  EXPECT_THAT(said, HasSubstr("/no/such/program"));
+  EXPECT_THAT(said, HasSubstr("/no/such/data"));
+}
+
+// Each rank says where it is; the second one may fail.
+AttemptRequest mpi_job(AttemptRequest request) {
+  request.job.spec.distribution = jobspec::Distribution::mpi;
+  request.job.spec.mpi.processes_per_host = 2;
+  request.job.instances = 2;
+  request.job.processes = 4;
+  request.job.mpirun_words = {"-np", "4"};
+  return request;
+}
+
+TEST_P(LocalAttempts, ARealMpirunStartsTheRanks) {
+  const AttemptRequest request = mpi_job(
+      shell_job("echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $SM_CURRENT_HOST "
+                "launcher ${RANK:-none}"));
+  engine().submit(request);
+  wait_for(request, AttemptState::succeeded);
+  const std::string log = whole_log(request, "worker:0");
+  EXPECT_THAT(log, HasSubstr("[1,0]<stdout>:rank 0 of 4 on algo-1 launcher none\n"));
+  EXPECT_THAT(log, HasSubstr("[1,3]<stdout>:rank 3 of 4 on algo-2 launcher none\n"));
+  EXPECT_EQ(whole_log(request, "rank:2"), "rank 2 of 4 on algo-2 launcher none\n");
+  EXPECT_EQ(read_file(AttemptFolder{request.folder}.host_file()), "localhost slots=4\n");
+}
+
+TEST_P(LocalAttempts, TheRankThatFailedIsNamed) {
+  const AttemptRequest request = mpi_job(shell_job(
+      "[ $OMPI_COMM_WORLD_RANK = 1 ] || exec sleep 60; echo ValueError: no data >&2; exit 3"));
+  engine().submit(request);
+  const AttemptStatus status = wait_for(request, AttemptState::failed);
+  EXPECT_EQ(status.failure, "rank 1 ended with exit code 3: ValueError: no data");
+  EXPECT_EQ(status.exit_code, 3);
+}
+
+TEST_P(HostAttempts, TheSourceIsPutOnAHostOnce) {
+  const std::string script = "cat \"$0\" > /dev/null; ls -di .";
+  const AttemptRequest first = shell_job(script), second = shell_job(script);
+  ASSERT_EQ(first.source, second.source);
+  engine().submit(first);
+  wait_for(first, AttemptState::succeeded);
+  engine().submit(second);
+  wait_for(second, AttemptState::succeeded);
+  EXPECT_EQ(whole_log(first, "worker:0"), whole_log(second, "worker:0"));  // the same folder
+  EXPECT_TRUE(fs::is_directory(scratch_ / "home/.cache/cohort/sources" / first.job.spec.source));
+}
+
+TEST_P(HostAttempts, AHostThatCannotBeReachedIsNamed) {
+  AttemptRequest request = shell_job("true");
+  auto words = one_host(scratch_);
+  words[1] = "elsewhere:1,nowhere:1";
+  request.job.run_words = {"-n", "2"};
+  request.job.run_words.insert(request.job.run_words.end(), words.begin(), words.end());
+  engine().submit(request);
+  EXPECT_THAT(wait_for(request, AttemptState::failed).failure,
+              HasSubstr("nowhere: it cannot be reached, or has no cohort"));
+}
+
+TEST(HostsEngineWithoutHosts, RefusesJobsThatNameNone) {
+  const HostsEngine engine({}, built_cohort());
+  EXPECT_THAT(message_of<InvalidInput>([&] { engine.check({}); }), HasSubstr("needs hosts"));
+}
+
+}  // namespace
+}  // namespace cohort::engine

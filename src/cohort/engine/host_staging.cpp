@@ -1,0 +1,183 @@
+#include "cohort/engine/host_staging.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cohort/base/error.h"
+#include "cohort/base/files/owned_files.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/text.h"
+#include "cohort/base/unique_fd.h"
+#include "cohort/engine/source_package.h"
+#include "cohort/engine/task_start.h"
+#include "cohort/launch/process/process.h"
+#include "cohort/launch/remote/remote_shell.h"
+
+namespace cohort::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using cluster::Environment;
+using nlohmann::ordered_json;
+
+constexpr const char* kStagedSources = ".cache/cohort/sources";
+constexpr std::size_t kMostSaid = 1 << 20;
+
+fs::path staged_sources(const Environment& environment) {
+  const auto home = environment.find_value("HOME");
+  if (!home || home->empty()) throw InvalidInput("HOME is not set: there is no place for sources");
+  return fs::path(*home) / kStagedSources;
+}
+
+// A file for a program's standard input.
+UniqueFd file_with(std::string_view text) {
+  UniqueFd file(::memfd_create("cohort-input", MFD_CLOEXEC));
+  if (!file || ::write(file.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+      ::lseek(file.get(), 0, SEEK_SET) != 0)
+    throw SystemError("cannot make a file in memory", errno);
+  return file;
+}
+
+// One host, as the launcher reaches it. Confined to one thread.
+class StagedHost {
+ public:
+  StagedHost(std::string name, const launch::RemoteShell& shell, const Environment& environment)
+      : name_(std::move(name)), shell_(shell), environment_(environment) {}
+
+  // What is missing there, "HOST: what" each.
+  std::vector<std::string> prepare(const AttemptRequest& request, const fs::path& archive) {
+    try {
+      const std::string text = to_json(request);
+      ordered_json answer = ask(text);
+      if (!answer.at("source").get<bool>()) {
+        put(archive, request.source.filename().string());
+        answer = ask(text);
+      }
+      return named(answer.at("missing").get<std::vector<std::string>>());
+    } catch (const Error& error) {
+      return named({error.message()});
+    } catch (const nlohmann::json::exception&) {
+      return named({"its cohort is of another version"});
+    }
+  }
+
+ private:
+  bool is_here() const { return launch::is_this_machine(name_); }
+
+  std::vector<std::string> named(const std::vector<std::string>& missing) const {
+    std::vector<std::string> lines;
+    for (const auto& what : missing) lines.push_back(fmt::format("{}: {}", name_, what));
+    return lines;
+  }
+
+  ordered_json ask(const std::string& request) const {
+    const std::string said =
+        is_here() ? answer_check(request, environment_) : run({"--check"}, file_with(request));
+    const std::size_t begin = said.find('{');  // a remote shell may greet first
+    return ordered_json::parse(begin == std::string::npos ? "" : said.substr(begin));
+  }
+
+  void put(const fs::path& archive, const std::string& id) const {
+    if (is_here()) return stage_here(archive, id, environment_);
+    UniqueFd file(::open(archive.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!file) throw SystemError(fmt::format("cannot read '{}'", archive.string()), errno);
+    run({"--stage", id}, std::move(file));
+  }
+
+  // Runs `cohort exec-task WORDS` there; returns what it said. Throws PeerError when it failed.
+  std::string run(const std::vector<std::string>& words, UniqueFd input) const {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
+    const UniqueFd output(ends[0]);
+    UniqueFd writing(ends[1]);
+    std::vector<std::string> command = shell_.words;
+    command.insert(command.end(), {name_, shell_.cohort, "exec-task"});
+    command.insert(command.end(), words.begin(), words.end());
+    const auto path = environment_.find_value("PATH").value_or("/usr/bin:/bin");
+    const pid_t pid = launch::spawn({.program = launch::find_program(command.front(), path),
+                                     .command = command,
+                                     .environment = environment_,
+                                     .output = writing.get(),
+                                     .input = input.get()});
+    writing.reset();
+    std::string said;
+    char buffer[4096];
+    for (ssize_t count; (count = ::read(output.get(), buffer, sizeof buffer)) != 0;) {
+      if (count < 0 && errno != EINTR) break;
+      if (count > 0 && said.size() < kMostSaid) said.append(buffer, static_cast<size_t>(count));
+    }
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    if (status == 0) return said;
+    const std::string text(trim(said));
+    throw PeerError(text.empty() ? "it cannot be reached, or has no cohort"
+                                 : escape_controls(text.substr(text.rfind('\n') + 1)));
+  }
+
+  std::string name_;
+  const launch::RemoteShell& shell_;
+  const Environment& environment_;
+};
+
+}  // namespace
+
+bool runs_elsewhere(const launch::JobOptions& asked) {
+  return !asked.hosts.empty() || (asked.elastic && !asked.elastic->discovery_script.empty());
+}
+
+AttemptRequest as_on_hosts(AttemptRequest request) {
+  if (!request.source.empty())
+    request.source = fs::path("~") / kStagedSources / request.source.filename();
+  return request;
+}
+
+void stage_on_hosts(const AttemptRequest& request, const launch::JobOptions& asked) {
+  if (asked.hosts.empty()) {
+    if (!request.source.empty())
+      throw InvalidInput(
+          "a host discovery script and source_dir exclude each other: hosts that "
+          "come later would not have the source",
+          {.advice = "Name the hosts, or a program that lies on all of them."});
+    return;
+  }
+  const auto shell = launch::parse_remote_shell(asked.remote.shell, asked.remote.cohort);
+  const Environment environment = Environment::of_this_process();
+  const AttemptRequest there = as_on_hosts(request);
+  const fs::path archive = request.source.string() + ".tar.gz";
+  std::vector<std::vector<std::string>> missing(asked.hosts.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < asked.hosts.size(); ++i)
+    threads.emplace_back([&, i] {
+      missing[i] = StagedHost(asked.hosts[i].name, shell, environment).prepare(there, archive);
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> all;
+  for (const auto& lines : missing) all.insert(all.end(), lines.begin(), lines.end());
+  if (!all.empty())
+    throw InvalidInput(fmt::format("the job cannot start: {}", join(all, "; ")),
+                       {.advice = "Put it in place on these hosts, and submit the job again."});
+  log::info("program and data are in place on {} hosts", asked.hosts.size());
+}
+
+std::string answer_check(std::string_view text, const Environment& environment) {
+  const AttemptRequest request = attempt_from_json(text, {});
+  const bool has_source = request.source.empty() ||
+                          fs::is_directory(staged_sources(environment) / request.source.filename());
+  return ordered_json{{"source", has_source},
+                      {"missing", missing_here(request, environment, Looked::at_all)}}
+      .dump();
+}
+
+void stage_here(const fs::path& archive, const std::string& id, const Environment& environment) {
+  const fs::path sources = staged_sources(environment);
+  make_own_folder(sources);
+  unpack_source(archive, id, sources);
+}
+
+}  // namespace cohort::engine

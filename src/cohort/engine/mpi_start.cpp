@@ -1,0 +1,79 @@
+#include "cohort/engine/mpi_start.h"
+
+#include <algorithm>
+#include <regex>
+
+#include "cohort/base/error.h"
+#include "cohort/base/process/machine.h"
+#include "cohort/base/text.h"
+#include "cohort/engine/attempt_start.h"
+
+namespace cohort::engine {
+namespace {
+
+// "[1,3]<stderr>:text" -> "text"; nothing for the line of another rank, or of mpirun.
+std::optional<std::string_view> said_by(std::string_view line, std::string_view rank) {
+  for (const char* stream : {"stderr", "stdout"}) {
+    const std::string tag = fmt::format("[1,{}]<{}>:", rank, stream);
+    if (line.starts_with(tag)) return trim(line.substr(tag.size()));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string host_file_text(const std::vector<launch::Host>& hosts, int processes) {
+  if (hosts.empty()) return fmt::format("localhost slots={}\n", processes);
+  const auto count = static_cast<int>(hosts.size());
+  const int each = (processes + count - 1) / count;
+  std::string text;
+  for (const launch::Host& host : hosts)
+    text += fmt::format("{} slots={}\n", host.name, host.slots.value_or(each));
+  return text;
+}
+
+std::vector<std::string> mpirun_command(const AttemptRequest& request,
+                                        const launch::JobOptions& asked) {
+  const AttemptFolder folder{request.folder};
+  std::vector<std::string> words = {"mpirun",
+                                    "--hostfile",
+                                    folder.host_file().string(),
+                                    "--tag-output",
+                                    "--merge-stderr-to-stdout",
+                                    "--output-filename",
+                                    folder.ranks().string()};
+  if (request.job.processes > usable_cores()) words.push_back("--oversubscribe");
+  if (!asked.hosts.empty()) {
+    std::string agent = asked.remote.shell;
+    words.insert(words.end(), {"--mca", "plm_rsh_agent", agent, "-x", kTaskVariable});
+  }
+  words.insert(words.end(), request.job.mpirun_words.begin(), request.job.mpirun_words.end());
+  return words;
+}
+
+std::map<std::string, std::string> mpirun_variables() {
+  return {{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+}
+
+std::string failed_rank(std::string_view log) {
+  static const std::regex kExit(R"(Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+))");
+  static const std::regex kSignal(
+      R"(process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+) \(([^)]*)\))");
+  const std::string text(log);
+  std::smatch found;
+  std::string how;
+  if (std::regex_search(text, found, kExit))
+    how = fmt::format("rank {} ended with exit code {}", found[1].str(), found[2].str());
+  else if (std::regex_search(text, found, kSignal))
+    how = fmt::format("rank {} was killed by signal {} ({})", found[1].str(), found[2].str(),
+                      found[3].str());
+  else
+    return "";
+  const std::string rank = found[1].str();
+  std::string last;
+  for (const std::string& line : split(text, '\n'))
+    if (const auto said = said_by(line, rank); said && !said->empty()) last = *said;
+  return last.empty() ? how : fmt::format("{}: {}", how, escape_controls(last));
+}
+
+}  // namespace cohort::engine
