@@ -14,7 +14,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/sanitized_test.h"
 #include "cohort/base/soon_test.h"
-#include "cohort/engine/source_package.h"
+#include "cohort/jobspec/source/source_package.h"
 
 namespace cohort::engine {
 namespace {
@@ -96,9 +96,9 @@ AttemptRequest EngineConformance::shell_job(const std::string& script) {
   fs::create_directories(code);
   fs::create_directories(sources);
   std::ofstream(code / "main.sh") << script << "\n";
-  const PackedSource packed = pack_source(code);
+  const jobspec::PackedSource packed = jobspec::pack_source(code);
   write_file_atomically(sources / (packed.id + ".tar.gz"), packed.archive);
-  request.source = unpack_source(sources / (packed.id + ".tar.gz"), packed.id, sources);
+  request.source = jobspec::unpack_source(sources / (packed.id + ".tar.gz"), packed.id, sources);
   request.job.spec.source = packed.id;
   request.job.program = {"main.sh"};
   return request;

@@ -121,11 +121,11 @@ std::string ServiceCalls::post(const std::string& target, std::string body) cons
 
 void ServiceCalls::remove(const std::string& target) const { once(changing("DELETE", target, "")); }
 
-void ServiceCalls::download(const std::string& target,
-                            const std::function<void(std::string_view)>& take) const {
-  HttpReplyReader reply = client_.open({.target = target}, Deadline::after(kAnswerTime));
-  if (reply.status() != 200) checked(rest_of(reply));
-  for (std::string bytes; !(bytes = reply.read(Deadline::after(kAnswerTime))).empty();) take(bytes);
+std::function<std::string()> ServiceCalls::body_of(const std::string& target) const {
+  auto reply = std::make_shared<HttpReplyReader>(
+      client_.open({.target = target}, Deadline::after(kAnswerTime)));
+  if (reply->status() != 200) checked(rest_of(*reply));
+  return [reply] { return reply->read(Deadline::after(kAnswerTime)); };
 }
 
 bool ServiceCalls::follow_once(const std::string& target, Followed& followed,

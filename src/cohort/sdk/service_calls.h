@@ -37,8 +37,9 @@ class ServiceCalls {
   std::string get(const std::string& target) const;
   std::string post(const std::string& target, std::string body = "{}") const;
   void remove(const std::string& target) const;
-  // The body, piece by piece, as long as some come every half minute.
-  void download(const std::string& target, const std::function<void(std::string_view)>& take) const;
+  // A function that gives the next bytes of a body, none at its end: as long as some come every half
+  // minute. It may outlive this object.
+  std::function<std::string()> body_of(const std::string& target) const;
 
   // Events of a stream, until `take` says false. A stream that breaks off is taken up again behind
   // the last event, for as long as no more than `patience` pass without the service.

@@ -9,7 +9,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/net/http_client.h"
 #include "cohort/base/text.h"
-#include "cohort/jobspec/source_package.h"
+#include "cohort/jobspec/source/source_package.h"
 #include "cohort/jobspec/spec_json.h"
 #include "cohort/sdk/service_calls.h"
 #include "cohort/sdk/service_values_json.h"
@@ -240,11 +240,13 @@ std::vector<JobFile> ServiceClient::files(const std::string& job) {
 }
 
 void ServiceClient::file(const std::string& job, const std::string& path, const Sink& take) {
-  state_->calls.download(target({"v1", "jobs", job, "files", path}), take);
+  const auto next = state_->calls.body_of(target({"v1", "jobs", job, "files", path}));
+  for (std::string bytes; !(bytes = next()).empty();) take(bytes);
 }
 
-void ServiceClient::archive(const std::string& job, const std::string& part, const Sink& take) {
-  state_->calls.download(target({"v1", "jobs", job, "archive"}, {{"part", part}}), take);
+std::function<std::string()> ServiceClient::archive(const std::string& job,
+                                                    const std::string& part) {
+  return state_->calls.body_of(target({"v1", "jobs", job, "archive"}, {{"part", part}}));
 }
 
 std::vector<TokenInfo> ServiceClient::tokens() {

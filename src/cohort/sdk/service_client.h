@@ -82,8 +82,9 @@ class ServiceClient {
 
   std::vector<JobFile> files(const std::string& job);
   void file(const std::string& job, const std::string& path, const Sink& take);
-  // A tar archive of the part "model", "output" or "all".
-  void archive(const std::string& job, const std::string& part, const Sink& take);
+  // A tar archive of the part "model", "output" or "all": a function that gives its next bytes, none
+  // at its end. It may outlive this object.
+  std::function<std::string()> archive(const std::string& job, const std::string& part);
 
   std::vector<TokenInfo> tokens();
   TokenInfo add_token(const std::string& user, const std::string& role, int days);

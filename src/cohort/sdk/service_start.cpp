@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 constexpr std::chrono::seconds kStartTime{10};
 // Another client may have started one at the same time: ours then ends, and that one answers.
 constexpr std::chrono::seconds kOthersTime{2};
-constexpr std::chrono::milliseconds kLookAgain{10};
+constexpr std::chrono::milliseconds kStartLook{10};
 constexpr std::size_t kLogTail = 2000;  // bytes
 
 fs::path find_program(const fs::path& given) {
@@ -145,7 +145,7 @@ ServiceAddress find_or_start_service(const fs::path& program) {
       deadline = Deadline::after(kOthersTime);
     }
     if (deadline.expired()) break;
-    std::this_thread::sleep_for(kLookAgain);
+    std::this_thread::sleep_for(kStartLook);
   }
   const std::string said = written_since(log_path, begin);
   throw Error(fmt::format("the service {}{}{}",

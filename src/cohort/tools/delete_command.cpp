@@ -42,9 +42,9 @@ int delete_jobs(const DeleteArguments& arguments) {
     if (!can_ask())
       throw InvalidInput("cohort delete asks before it deletes, and there is no terminal",
                          {.advice = "Add --yes."});
-    if (ask(fmt::format("Delete {} with model, output and logs?",
-                        escape_controls(join(names, ", "))),
-            "yn") != 'y') {
+    if (ask_person(fmt::format("Delete {} with model, output and logs?",
+                               escape_controls(join(names, ", "))),
+                   "yn") != 'y') {
       fmt::print("nothing was deleted\n");
       return 1;
     }

@@ -36,7 +36,8 @@ int tell_end(const sdk::Job& job) {
 bool wants_more(const sdk::ServiceAddress& service, const std::string& id) {
   const char answer =
       can_ask()
-          ? ask(fmt::format("\nJob {}: (s)top it, (w)ait on, or (l)eave it running?", id), "swl")
+          ? ask_person(fmt::format("\nJob {}: (s)top it, (w)ait on, or (l)eave it running?", id),
+                       "swl")
           : 'l';
   if (answer == 's') sdk::ServiceClient(service).stop(id);
   if (answer == 'l')

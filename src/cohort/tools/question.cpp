@@ -19,7 +19,7 @@ std::string read_answer() {
 
 bool can_ask() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1; }
 
-char ask(const std::string& question, std::string_view letters) {
+char ask_person(const std::string& question, std::string_view letters) {
   std::string choices;
   for (const char letter : letters)
     choices += fmt::format("{}{}", choices.empty() ? "" : "/", letter);

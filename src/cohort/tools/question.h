@@ -12,6 +12,6 @@ bool can_ask();
 // Asks on standard error until the answer begins with one of `letters`, and returns that letter. An
 // empty answer, the end of the input and Ctrl-C are the last of them. "Delete?" is asked as
 // "Delete? [y/n] ".
-char ask(const std::string& question, std::string_view letters);
+char ask_person(const std::string& question, std::string_view letters);
 
 }  // namespace cohort::tools
