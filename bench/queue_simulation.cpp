@@ -1,8 +1,8 @@
 // What the queue costs: 10,000 jobs on 1,000 nodes, from the first arrival to the last end.
+#include "tests/platform/queue_simulation.h"
+
 #include <chrono>
 #include <cstdio>
-
-#include "tests/platform/queue_simulation.h"
 
 int main() {
   using namespace cohort::service;

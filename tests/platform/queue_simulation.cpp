@@ -62,6 +62,10 @@ void QueueSimulation::happen(const Event& event) {
       queue_.remove(job.job.id, event.at);
       break;
     case What::returned:
+      if (job.ended >= 0) break;
+      hold(job, job.placement, -1);
+      job.placement.resize(std::min(job.placement.size(), static_cast<std::size_t>(job.asked)));
+      hold(job, job.placement, 1);
       queue_.returned(job.job.id, event.at);
       break;
   }
@@ -89,10 +93,14 @@ void QueueSimulation::carry_out(const Decision& decision, QueueTime now) {
     require(static_cast<int>(scale.placement.size()) == scale.instances, "places and instances");
     const bool grows = scale.placement.size() > job.placement.size();
     ++(grows ? grown_ : given_back_);
+    job.asked = scale.instances;
+    if (!grows) {  // held until it is returned
+      put(now + 500, What::returned, index);
+      continue;
+    }
     hold(job, job.placement, -1);
     job.placement = scale.placement;
     hold(job, job.placement, 1);
-    if (!grows) put(now + 500, What::returned, index);
   }
 }
 
@@ -136,7 +144,9 @@ std::vector<SimulatedJob> random_jobs(const WorldOptions& options, std::uint64_t
       {4, std::uint64_t{16} << 30, 1}, {8, std::uint64_t{64} << 30, 2},
   };
   std::mt19937_64 numbers(seed);
-  const auto below = [&](int limit) { return static_cast<int>(numbers() % static_cast<unsigned>(limit)); };
+  const auto below = [&](int limit) {
+    return static_cast<int>(numbers() % static_cast<unsigned>(limit));
+  };
   const auto part = [&] { return static_cast<double>(numbers() >> 11) / 9007199254740992.0; };
   std::vector<SimulatedJob> jobs;
   QueueTime time = 0;
@@ -157,9 +167,10 @@ std::vector<SimulatedJob> random_jobs(const WorldOptions& options, std::uint64_t
       job.job.most = job.job.least * 3;
     }
     job.job.max_run = 10000 + below(600) * 1000;
-    job.runs = part() < options.exact ? job.job.max_run
-                                      : 1 + static_cast<QueueTime>(part() * part() *
-                                                                   static_cast<double>(job.job.max_run));
+    job.runs =
+        part() < options.exact
+            ? job.job.max_run
+            : 1 + static_cast<QueueTime>(part() * part() * static_cast<double>(job.job.max_run));
     if (part() < options.endless) job.job.max_run = 0;
     jobs.push_back(std::move(job));
   }

@@ -18,6 +18,7 @@ struct SimulatedJob {
   QueueTime begun = -1;
   QueueTime ended = -1;
   std::vector<Placed> placement;  // while it runs
+  int asked = 0;                  // instances, by the last scale
 };
 
 // Jobs that come, run as the queue decides, and end; every decision is carried out and checked:

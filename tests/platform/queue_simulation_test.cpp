@@ -7,9 +7,11 @@
 namespace cohort::service {
 namespace {
 
+constexpr std::uint64_t kNodeGib = std::uint64_t{1} << 30;
+
 std::vector<jobspec::Size> equal_nodes(int count) {
   return std::vector<jobspec::Size>(static_cast<std::size_t>(count),
-                                    {.cores = 32, .memory_bytes = std::uint64_t{128} << 30, .gpus = 4});
+                                    {.cores = 32, .memory_bytes = 128 * kNodeGib, .gpus = 4});
 }
 
 bool all_ended(const QueueSimulation& simulation) {
@@ -37,9 +39,10 @@ TEST(QueueSimulation, AllJobsEndAndNothingIsGivenTwice) {
 TEST(QueueSimulation, TheFirstInLineStartsWhenItWasToBeForeseen) {
   for (std::uint64_t seed = 11; seed <= 14; ++seed) {
     const auto nodes = equal_nodes(12);
-    QueueSimulation simulation(
-        nodes,
-        random_jobs({.jobs = 500, .endless = 0, .elastic = 0, .exact = 1, .between = 4000}, seed));
+    auto jobs = random_jobs(
+        {.jobs = 500, .users = 1, .endless = 0, .elastic = 0, .exact = 1, .between = 4000}, seed);
+    for (auto& job : jobs) job.job.priority = 0;  // none that comes later goes before the first
+    QueueSimulation simulation(nodes, jobs);
     std::string first;
     QueueTime promised = 0;
     int kept = 0;
@@ -97,25 +100,34 @@ TEST(QueueSimulation, JobsBehindNeverDelayTheFirstInLine) {
   int passed = 0;
   for (std::uint64_t seed = 1; seed <= 120; ++seed) {
     const bool endless = seed % 2 == 0;
-    auto jobs = random_jobs({.jobs = 60, .most_instances = 8, .endless = endless ? 1.0 : 0.0,
-                             .elastic = 0, .exact = 1},
-                            seed);
-    for (std::size_t i = 30; i < jobs.size(); ++i) jobs[i].arrives = 1000;  // behind the first
-    for (std::size_t i = 30; i < jobs.size(); i += 3) jobs[i].job.max_run = jobs[i].runs;
+    auto jobs = random_jobs(
+        {.jobs = 60, .most_instances = 8, .endless = endless ? 1.0 : 0.0, .elastic = 0, .exact = 1},
+        seed);
+    const auto nodes = equal_nodes(4);
+    QueueSimulation before(nodes, {jobs.begin(), jobs.begin() + 29});
+    before.run();
+    std::vector<SimulatedJob> alone;  // those that run when the first in line comes, and it
+    for (std::size_t i = 0; i < 29; ++i)
+      if (before.jobs()[i].begun == 0 && jobs[i].runs > 1000) alone.push_back(jobs[i]);
     SimulatedJob& first = jobs[29];
     first.arrives = 1000;
     first.job.priority = 100;
-    first.job.instance = {.cores = 8, .memory_bytes = std::uint64_t{16} << 30, .gpus = seed % 3 ? 0 : 1};
+    first.job.instance = {.cores = 8, .memory_bytes = 16 * kNodeGib, .gpus = seed % 3 ? 0 : 1};
     first.job.least = first.job.most = 4 + static_cast<int>(seed % 5);
-    for (std::size_t i = 0; i < 29; ++i) jobs[i].job.priority = 200;  // before it, in any case
-    std::vector<SimulatedJob> alone(jobs.begin(), jobs.begin() + 30);
-    const auto nodes = equal_nodes(4);
-    QueueSimulation with(nodes, jobs), without(nodes, alone);
+    alone.push_back(first);
+    const std::size_t index = alone.size() - 1;
+    std::vector<SimulatedJob> all = alone;
+    for (std::size_t i = 30; i < jobs.size(); ++i) {
+      jobs[i].arrives = 1000;
+      if (i % 3 == 0) jobs[i].job.max_run = jobs[i].runs;
+      all.push_back(jobs[i]);
+    }
+    QueueSimulation with(nodes, all), without(nodes, alone);
     with.run();
     without.run();
-    EXPECT_EQ(with.jobs()[29].begun, without.jobs()[29].begun) << "seed " << seed;
-    for (std::size_t i = 30; i < jobs.size(); ++i)
-      passed += with.jobs()[i].begun < with.jobs()[29].begun;
+    EXPECT_EQ(with.jobs()[index].begun, without.jobs()[index].begun) << "seed " << seed;
+    for (std::size_t i = index + 1; i < all.size(); ++i)
+      passed += with.jobs()[i].begun < with.jobs()[index].begun;
   }
   EXPECT_GT(passed, 20);  // and some did start before it
 }

@@ -13,7 +13,9 @@ need("tensorboard", "numpy")
 
 import numpy
 from tensorboard.backend.event_processing import event_accumulator, event_file_loader
+from tensorboard.compat.proto import event_pb2, summary_pb2
 from tensorboard.plugins.hparams import api_pb2, metadata as hparams_metadata
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util import tensor_util
 
 PROGRAM = sys.argv.pop(1)
@@ -96,6 +98,43 @@ class EventFile(unittest.TestCase):
             copy.write_bytes(data)
             damaged = event_accumulator.EventAccumulator(folder).Reload()
             self.assertNotIn("_hparams_/session_end_info", damaged.PluginTagToContent("hparams"))
+
+
+class EventReader(unittest.TestCase):
+    """What TensorBoard's own writer wrote, read by Cohort."""
+
+    def test_scalars_of_both_kinds_are_read_and_other_values_are_not(self):
+        with tempfile.TemporaryDirectory() as folder:
+            writer = EventFileWriter(folder)
+            value = summary_pb2.Summary.Value
+            tensor = tensor_util.make_tensor_proto
+            summaries = [
+                (1, value(tag="simple", simple_value=0.5)),
+                (2, value(tag="float", tensor=tensor(numpy.float32(0.25)))),
+                (3, value(tag="double", tensor=tensor(numpy.float64(1e-12)))),
+                (5_000_000_000, value(tag="whole", tensor=tensor(numpy.int64(-7)))),
+                (4, value(tag="vector", tensor=tensor(numpy.ones(3, numpy.float32)))),
+                (4, value(tag="text", tensor=tensor("hello"))),
+                (4, value(tag="image", image=summary_pb2.Summary.Image(encoded_image_string=b"x" * 3_000_000))),
+                (6, value(tag="nan", simple_value=math.nan)),
+            ]
+            for step, one in summaries:
+                summary = summary_pb2.Summary(value=[one])
+                writer.add_event(event_pb2.Event(wall_time=1.5, step=step, summary=summary))
+            writer.close()
+            (path,) = pathlib.Path(folder).iterdir()
+            printed = subprocess.run([PROGRAM, "scalars", str(path)], check=True, timeout=60, capture_output=True).stdout
+        lines = [line.split("\t") for line in printed.decode().splitlines()]
+        self.assertEqual(
+            lines,
+            [
+                ["simple", "1", "0.5", "1.500"],
+                ["float", "2", "0.25", "1.500"],
+                ["double", "3", "1e-12", "1.500"],
+                ["whole", "5000000000", "-7", "1.500"],
+                ["nan", "6", "nan", "1.500"],
+            ],
+        )
 
 
 if __name__ == "__main__":

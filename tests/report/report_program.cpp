@@ -1,4 +1,5 @@
-// Writes what the tests of this folder read. usage: report_program events FOLDER | progress
+// Writes what the tests of this folder read, and reads what they write.
+// usage: report_program events FOLDER | scalars FILE | progress
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "cohort/report/event_file.h"
+#include "cohort/report/event_reader.h"
 #include "cohort/report/progress.h"
 #include "cohort/report/summary.h"
 
@@ -35,6 +37,18 @@ void write_events(const std::string& folder) {
   writer.text("long", std::string(1'000'000, 'x'), 1);
   writer.end_session(SessionStatus::success);
   writer.flush();
+}
+
+// One line a scalar; the file is read in small parts.
+void print_scalars(const std::string& file) {
+  EventPart part{.scalars = {}, .next = 0, .more = true};
+  while (part.more) {
+    part = read_events(file, part.next, 1);
+    for (const auto& event : part.scalars)
+      std::printf("%s\t%lld\t%.9g\t%.3f\n", event.tag.c_str(), static_cast<long long>(event.step),
+                  event.value, event.time);
+  }
+  if (part.damaged) std::puts("damaged");
 }
 
 // Two epochs of a second each, as the Trainer of rank 0 tells them; other ranks are silent.
@@ -63,10 +77,12 @@ int main(int argc, char** argv) {
   std::string_view what = argc > 1 ? argv[1] : "";
   if (what == "events" && argc == 3) {
     write_events(argv[2]);
+  } else if (what == "scalars" && argc == 3) {
+    print_scalars(argv[2]);
   } else if (what == "progress") {
     show_progress();
   } else {
-    std::fputs("usage: report_program events FOLDER | progress\n", stderr);
+    std::fputs("usage: report_program events FOLDER | scalars FILE | progress\n", stderr);
     return 2;
   }
 }

@@ -7,35 +7,16 @@
 #include <chrono>
 
 #include "cohort/base/data/byte_io.h"
-#include "cohort/base/data/crc32c.h"
 #include "cohort/base/error.h"
 #include "cohort/base/process/machine.h"
+#include "cohort/report/event_record.h"
 #include "cohort/report/histogram.h"
 
 namespace cohort::report {
 namespace {
 
-// Fields of tensorboard.Event, Summary.Value, SummaryMetadata and TensorProto.
-constexpr int kEventTime = 1, kEventStep = 2, kEventVersion = 3, kEventSummary = 5;
-constexpr int kSummaryValue = 1;
-constexpr int kValueTag = 1, kValueSimple = 2, kValueHistogram = 5, kValueTensor = 8,
-              kValueMetadata = 9;
-constexpr int kMetadataPlugin = 1, kMetadataClass = 4;
-constexpr int kPluginName = 1, kPluginContent = 2;
-constexpr int kTensorType = 1, kTensorShape = 2, kTensorString = 8;
-constexpr int kShapeDimension = 2;
-
-constexpr std::uint64_t kTypeFloat = 1, kTypeString = 7;  // tensorflow.DataType
-constexpr std::uint64_t kClassTensor = 2;                 // tensorboard.DataClass
-
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-// Checksums of data that holds checksums are weak; TensorFlow's records therefore mask them.
-std::uint32_t masked_crc(std::string_view bytes) {
-  std::uint32_t crc = crc32c(bytes.data(), bytes.size());
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
 AppendFile new_event_file(const std::filesystem::path& folder) {

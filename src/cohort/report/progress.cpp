@@ -6,6 +6,7 @@
 #include "cohort/base/log/log.h"
 #include "cohort/base/log/reader_output.h"
 #include "cohort/base/text.h"
+#include "cohort/report/progress_file.h"
 
 namespace cohort::report {
 namespace {
@@ -17,6 +18,7 @@ constexpr milliseconds kLiveInterval{100};
 constexpr milliseconds kRelayedInterval{500};  // each one is also a line of the task's log file
 constexpr seconds kPlainInterval{10};
 constexpr seconds kPlainGap{1};
+constexpr seconds kRecordInterval{1};
 constexpr int kWidestRelayed = 1000;
 
 // The second return tells the launcher at once that the line is whole: after one, a '\n' could
@@ -35,6 +37,8 @@ ProgressOptions ProgressOptions::detect(int fd) {
     options.mode = ProgressMode::relayed;
     options.columns = static_cast<int>(*columns);
   }
+  const char* output = std::getenv("COHORT_OUTPUT");
+  if (output && *output) options.record = std::filesystem::path(output) / kProgressFile;
   return options;
 }
 
@@ -63,7 +67,15 @@ bool Progress::due(std::int64_t epoch, std::int64_t step, std::int64_t steps) {
   }
 }
 
+void Progress::record(const ProgressState& state) {
+  if (options_.mode == ProgressMode::silent || options_.record.empty()) return;
+  if (shown_ && options_.now() - last_recorded_ < kRecordInterval) return;
+  last_recorded_ = options_.now();
+  if (!write_progress_file(options_.record, state)) options_.record.clear();
+}
+
 void Progress::show(const ProgressState& state) {
+  record(state);
   shown_ = true;
   last_shown_ = options_.now();
   last_epoch_ = state.epoch;

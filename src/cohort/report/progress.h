@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -28,9 +29,11 @@ struct ProgressOptions {
   int fd = 1;
   ProgressMode mode = ProgressMode::plain;
   int columns = 80;                                      // of a relayed line
+  std::filesystem::path record;                          // progress_file.h; empty: none
   std::function<Clock::time_point()> now = &Clock::now;  // tests bring their own
 
-  // live for a terminal, relayed under `cohort run` on a terminal, else plain.
+  // live for a terminal, relayed under `cohort run` on a terminal, else plain. The record lies in
+  // the job's output folder (COHORT_OUTPUT), where there is one.
   static ProgressOptions detect(int fd = 1);
 };
 
@@ -38,7 +41,8 @@ struct ProgressOptions {
 // or plain lines: every 10 s, and every tenth of an epoch that takes at least 1 s.
 //
 // Confined to one thread, but lines of the log (log.h) may come from any: they go above the line.
-// What a program itself prints meanwhile belongs into print(). A reader that is gone makes it fall
+// What is shown is also written to the record, at most once a second; where that fails, it is left
+// out. What a program itself prints meanwhile belongs into print(). A reader that is gone makes it fall
 // silent. close(), or the destructor, also while an exception passes, takes the living line away.
 class Progress {
  public:
@@ -63,12 +67,13 @@ class Progress {
   void close();
 
  private:
+  void record(const ProgressState& state);
   bool tenth_passed(std::int64_t epoch, std::int64_t step, std::int64_t steps) const;
 
   ProgressOptions options_;
   std::unique_ptr<LiveLine> live_;  // in live mode
   bool shown_ = false;
-  Clock::time_point last_shown_;
+  Clock::time_point last_shown_, last_recorded_;
   std::int64_t last_epoch_ = 0, last_tenth_ = 0;
 };
 

@@ -56,6 +56,8 @@ Command tune_command();
 // `cohort doctor`: checks this machine and says what is wrong and how to mend it. The exit code is
 // 1 when something keeps jobs from running.
 Command doctor_command();
+// `cohort serve`: the service, which takes jobs in, queues and runs them (service/service.h).
+Command serve_command();
 // `cohort host-task`, which remote shells start (docs/launcher.md): runs the task that comes on
 // standard input.
 Command host_task_command();

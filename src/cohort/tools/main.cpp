@@ -48,7 +48,8 @@ std::vector<Command> all_commands() {
       download_command(), delete_command(),    pin_command(),     unpin_command(),
       events_command(),   top_command(),       token_command(),   ledger_command(),
       bench_command(),    tune_command(),      doctor_command(),  completion_command(all_commands),
-      job_command(),      host_task_command(), attempt_command(), exec_task_command()};
+      job_command(),      host_task_command(), attempt_command(), exec_task_command(),
+      serve_command()};
 }
 
 std::string help() {

@@ -35,7 +35,7 @@ std::string reason_of(int status) {
 // What decides who asks for what must not be said twice: a proxy may read the other one.
 bool says_twice(const HttpHeaders& headers) {
   for (const char* name : {"host", "authorization", "origin", "content-type"})
-    if (std::ranges::count(headers, name, [](const auto& field) { return field.first; }) > 1)
+    if (std::ranges::count(headers, std::string_view(name), &HttpHeaders::value_type::first) > 1)
       return true;
   return false;
 }
@@ -163,23 +163,21 @@ void HttpConnection::parse_more() {
   boost::beast::error_code error;
   if (!parser_->is_header_done()) {
     error = beast::feed(*parser_, input_);
-    if (!error && parser_->is_header_done()) take_head();
-    if (state_ != State::reading) return;
+    if (!error && parser_->is_header_done() && !take_head()) return;
   }
   if (!error && parser_->is_header_done()) {
     error = beast::feed(*parser_, input_);
-    take_body();
-    if (state_ != State::reading) return;
+    if (!take_body()) return;
   }
   if (error) return refuse(status_of(error));
   // A line without an end: of the head, of a chunk's size, of the trailer.
   if (input_.size() > limits_.head && !parser_->is_done()) return refuse(kHeadTooLarge);
   if (!parser_->is_done()) return;
-  const bool keep = parser_->keep_alive() && served_ + 1 < limits_.requests;
-  answer(sink_ ? sink_->finish() : handlers_.handle(std::move(request_)), keep);
+  answer(sink_ ? sink_->finish() : handlers_.handle(std::move(request_)));
 }
 
-void HttpConnection::take_head() {
+// False when the head was enough for an answer.
+bool HttpConnection::take_head() {
   const auto& message = parser_->get();
   request_ = {.method = std::string(message.method_string()),
               .target = std::string(message.target()),
@@ -189,36 +187,39 @@ void HttpConnection::take_head() {
   parser_->eager(true);
   if (says_twice(request_.headers) ||
       (find_header(request_.headers, "transfer-encoding") && !parser_->chunked()))
-    return refuse(kBadRequest);
+    return refuse(kBadRequest), false;
   HttpDecision decision;
   if (handlers_.on_head) decision = handlers_.on_head(request_);
-  if (decision.refusal) return answer(std::move(*decision.refusal), false);
+  if (decision.refusal) return answer(std::move(*decision.refusal)), false;
   sink_ = std::move(decision.sink);
   const std::uint64_t limit = sink_ ? sink_->limit() : limits_.body;
-  if (parser_->content_length().value_or(0) > limit) return refuse(kTooLarge);
+  if (parser_->content_length().value_or(0) > limit) return refuse(kTooLarge), false;
   parser_->body_limit(limit);
   if (!parser_->is_done() && message[http::field::expect] == "100-continue") {
     output_ += "HTTP/1.1 100 Continue\r\n\r\n";
     send();
   }
+  return state_ == State::reading;
 }
 
-// What the parser has of the body goes on.
-void HttpConnection::take_body() {
+// What the parser has of the body goes on. False when that was enough for an answer.
+bool HttpConnection::take_body() {
   std::string& body = parser_->get().body();
   if (sink_ && !body.empty()) {
-    if (auto early = sink_->write(body)) return answer(std::move(*early), false);
+    if (auto early = sink_->write(body)) return answer(std::move(*early)), false;
   } else {
     request_.body += body;
   }
   body.clear();
+  return true;
 }
 
 void HttpConnection::refuse(int status) {
-  answer({.status = status, .body = reason_of(status) + "\n", .type = "text/plain"}, false);
+  is_refused_ = true;
+  answer({.status = status, .body = reason_of(status) + "\n", .type = "text/plain"});
 }
 
-void HttpConnection::answer(HttpResponse response, bool keep) {
+void HttpConnection::answer(HttpResponse response) {
   const bool has_head = parser_->is_header_done();
   const bool is_old = has_head && parser_->get().version() < 11;  // knows no chunks
   const bool has_body = response.status != kNoContent && response.status != kNotModified &&
@@ -226,7 +227,9 @@ void HttpConnection::answer(HttpResponse response, bool keep) {
   const std::optional<std::uint64_t> size =
       response.stream ? response.stream->size() : response.body.size();
   const bool is_chunked = !size && !is_old;
-  keep = keep && (size || is_chunked || !has_body);
+  // What is left of a request cannot be told from the next one.
+  const bool keep = !is_refused_ && parser_->is_done() && parser_->keep_alive() &&
+                    served_ + 1 < limits_.requests && (size || is_chunked || !has_body);
   output_ += head_of(response, size, is_chunked, keep);
   if (has_body) {
     output_ += response.body;

@@ -37,6 +37,7 @@ class HttpConnection {
                  const HttpHandlers& handlers, std::function<void()> wake);
   ~HttpConnection();
 
+  const HttpPeer& peer() const { return peer_; }
   int fd() const { return channel_->fd(); }
   Phase phase() const;
   int served() const { return served_; }          // requests
@@ -63,9 +64,9 @@ class HttpConnection {
   bool read();
   void parse();
   void parse_more();
-  void take_head();
-  void take_body();
-  void answer(HttpResponse response, bool keep);
+  bool take_head();
+  bool take_body();
+  void answer(HttpResponse response);
   void send();
   void pull();
   void end_answer();
@@ -85,6 +86,7 @@ class HttpConnection {
   std::string input_;
   HttpRequest request_{};
   std::unique_ptr<BodySink> sink_;
+  bool is_refused_ = false;  // it broke a limit or a rule: nothing more is read
   std::size_t thrown_away_ = 0;
 
   // The answer.

@@ -182,7 +182,7 @@ class HttpServer::Loop {
       std::lock_guard lock(waker->mutex);
       if (waker->loop == nullptr) return;
       waker->loop->post([this, id, is_due] {
-        is_due->store(false);
+        is_due->exchange(false);  // sees what was done before the wakes that it stands for
         with(id, [](HttpConnection& connection) { connection.wake(); });
       });
     };
@@ -206,7 +206,8 @@ class HttpServer::Loop {
           client.connection->phase() == Phase::request)
         client.connection->refuse(kOverloaded);
     } catch (const Error& error) {
-      refusals_.warning(error.what());
+      refusals_.warning(
+          fmt::format("lost {}: {}", client.connection->peer().address, error.what()));
       return erase(id);
     }
     settle(id, client);

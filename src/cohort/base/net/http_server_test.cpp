@@ -322,6 +322,15 @@ TEST_F(Http, ARefusalByTheHeadComesBeforeTheBody) {
       EndsWith("\r\nx" + std::string(999, 'x')));
 }
 
+TEST_F(Http, ARefusalByTheHeadKeepsTheConnectionWhereThereIsNoBody) {
+  start(
+      {.requests = 9}, [](HttpRequest) { return HttpResponse{}; },
+      [](const HttpRequest&) { return HttpDecision{.refusal = HttpResponse{.status = 401}}; });
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\nPUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET / HTT"),
+              MatchesRegex("HTTP/1.1 401 [^:]*(.|\n)*: keep-alive\r\n\r\nHTTP/1.1 401 (.|\n)*"
+                           ": close\r\n\r\n"));
+}
+
 TEST_F(Http, AUnixSocketIsItsUsersAloneAndSaysWhoIsThere) {
   const ScratchFolder folder;
   const std::string path = folder / "socket";

@@ -11,6 +11,8 @@ namespace cohort {
 // server asks for the next bytes when its socket has taken the last ones, so that no more than one
 // piece is ever in memory.
 //
+// A reader that closes its side of the connection, were it only for sending, ends the stream.
+//
 // Threads: made, asked and destroyed on the server's thread, at the latest when the connection
 // ends: it must not block. What happens on other threads calls the request's `wake`.
 // Failure: an exception that leaves next() is logged and ends the connection, so that the reader

@@ -40,16 +40,17 @@ Api::Admitted Api::admit(const HttpRequest& head) {
   Caller caller = authenticate(head, context_.tokens, options_.own);
   RouteMatch match = match_route(api_routes(), head.method, head.target);
   if (caller.role < match.route->least)
-    throw ApiError(403, fmt::format("this needs the role {}, and {} has the role {}",
-                                    name_of(match.route->least), caller.user,
-                                    name_of(caller.role)));
+    throw ApiError(403,
+                   fmt::format("this needs the role {}, and {} has the role {}",
+                               name_of(match.route->least), caller.user, name_of(caller.role)));
   return {std::move(match), std::move(caller)};
 }
 
 void Api::require_change_allowed(const HttpRequest& head, const Admitted& admitted) {
   if (!rate_.take(admitted.caller.user))
-    throw ApiError(429, fmt::format("more than {} changes a second by {}",
-                                    options_.changes_a_second, admitted.caller.user),
+    throw ApiError(429,
+                   fmt::format("more than {} changes a second by {}", options_.changes_a_second,
+                               admitted.caller.user),
                    {.advice = "Try again in a second."});
   if (head.method != "PUT" && has_body(head) && !is_json(head))
     throw ApiError(415, "the body must have Content-Type: application/json");

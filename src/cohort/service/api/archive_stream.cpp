@@ -7,67 +7,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/jobspec/source/tar_format.h"
 
 namespace cohort::service {
 namespace {
 
-constexpr std::size_t kBlock = 512;
-constexpr std::size_t kMostOctalSize = 077777777777;  // 8 GiB - 1
+using jobspec::TarEntry;
+
 constexpr int kOpenToRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
-
-struct TarEntry {
-  std::string name;
-  char type = '0';  // file, '2' link, '5' folder, 'x' pax records of the next entry
-  std::uint64_t size = 0;
-  mode_t mode = 0644;
-  std::int64_t modified = 0;
-  std::string link;
-};
-
-std::string padding(std::uint64_t size) { return std::string((kBlock - size % kBlock) % kBlock, '\0'); }
-
-std::string plain_header(const TarEntry& entry) {
-  std::array<char, kBlock> block{};
-  const auto put = [&block](std::size_t at, std::size_t room, const std::string& text) {
-    std::memcpy(block.data() + at, text.data(), std::min(room, text.size()));
-  };
-  put(0, 100, entry.name);
-  put(100, 8, fmt::format("{:07o}", entry.mode & 0777));
-  put(108, 8, "0000000");
-  put(116, 8, "0000000");
-  put(124, 12, fmt::format("{:011o}", std::min<std::uint64_t>(entry.size, kMostOctalSize)));
-  put(136, 12, fmt::format("{:011o}", std::max<std::int64_t>(entry.modified, 0)));
-  put(148, 8, "        ");
-  block[156] = entry.type;
-  put(157, 100, entry.link);
-  put(257, 8, std::string("ustar\00000", 8));
-  unsigned sum = 0;
-  for (const char byte : block) sum += static_cast<unsigned char>(byte);
-  put(148, 8, fmt::format("{:06o}", sum) + std::string("\0 ", 2));
-  return {block.data(), block.size()};
-}
-
-// "LENGTH key=value\n", where LENGTH counts its own digits, too.
-std::string pax_record(std::string_view key, std::string_view value) {
-  const std::string rest = fmt::format(" {}={}\n", key, value);
-  std::size_t length = rest.size() + 1;
-  while (std::to_string(length).size() + rest.size() != length) ++length;
-  return std::to_string(length) + rest;
-}
-
-std::string header_of(const TarEntry& entry) {
-  std::string records;
-  if (entry.name.size() > 100) records += pax_record("path", entry.name);
-  if (entry.link.size() > 100) records += pax_record("linkpath", entry.link);
-  if (entry.size > kMostOctalSize) records += pax_record("size", std::to_string(entry.size));
-  if (records.empty()) return plain_header(entry);
-  return plain_header({.name = "pax", .type = 'x', .size = records.size()}) + records +
-         padding(records.size()) + plain_header(entry);
-}
 
 bool stays_inside(const std::string& link) {
   const auto steps = split(link, '/');
@@ -89,7 +39,7 @@ class ArchiveStream : public BodyStream {
       } else if (next_root_ < roots_.size()) {
         open_root(roots_[next_root_++]);
       } else {
-        bytes.append(2 * kBlock, '\0');
+        bytes += jobspec::tar_end();
         return Then::end();
       }
     }
@@ -129,13 +79,11 @@ class ArchiveStream : public BodyStream {
           ::readlinkat(folder.fd.get(), name.c_str(), target.data(), target.size());
       const std::string link(target.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
       if (stays_inside(link))
-        bytes += header_of({.name = path, .type = '2', .mode = 0777,
-                            .modified = status.st_mtim.tv_sec, .link = link});
+        bytes += jobspec::tar_header({.kind = TarEntry::Kind::link, .path = path, .target = link});
     } else if (S_ISDIR(status.st_mode)) {
       UniqueFd inner = open_beneath(folder.fd.get(), name, kOpenToRead | O_DIRECTORY);
       if (!inner) return;
-      bytes += header_of({.name = path + "/", .type = '5', .mode = status.st_mode,
-                          .modified = status.st_mtim.tv_sec});
+      bytes += jobspec::tar_header({.kind = TarEntry::Kind::folder, .path = path});
       enter(std::move(inner), path);
     } else if (S_ISREG(status.st_mode)) {
       UniqueFd file = open_beneath(folder.fd.get(), name, kOpenToRead);
@@ -143,14 +91,14 @@ class ArchiveStream : public BodyStream {
       file_ = std::move(file);
       size_ = static_cast<std::uint64_t>(status.st_size);
       sent_ = 0;
-      bytes += header_of({.name = path, .size = size_, .mode = status.st_mode,
-                          .modified = status.st_mtim.tv_sec});
+      bytes += jobspec::tar_header(
+          {.path = path, .size = size_, .executable = (status.st_mode & S_IXUSR) != 0});
     }
   }
 
   void add_file_bytes(std::string& bytes) {
     if (sent_ == size_) {
-      bytes += padding(size_);
+      bytes += jobspec::tar_padding(size_);
       file_.reset();
       return;
     }

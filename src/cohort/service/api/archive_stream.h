@@ -8,9 +8,9 @@
 
 namespace cohort::service {
 
-// The folders, regular files and relative links below the roots as a tar file (ustar, with pax
-// records for long names and large files), made while it is sent: one piece of one file is in
-// memory. A file that grows meanwhile is cut, one that shrinks is filled with zeros.
+// The folders, regular files and relative links below the roots as a tar file, made while it is
+// sent: one piece of one file is in memory. A file that grows meanwhile is cut, one that shrinks is
+// filled with zeros.
 std::unique_ptr<BodyStream> archive_stream(std::vector<FileRoot> roots);
 
 }  // namespace cohort::service

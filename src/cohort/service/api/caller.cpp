@@ -40,8 +40,7 @@ bool may_see(const Caller& caller, std::string_view owner) {
 }
 
 bool may_change(const Caller& caller, std::string_view owner) {
-  return caller.role == UserRole::admin ||
-         (caller.role == UserRole::user && caller.user == owner);
+  return caller.role == UserRole::admin || (caller.role == UserRole::user && caller.user == owner);
 }
 
 std::string user_name(uid_t user) {

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "cohort/base/net/http_file.h"
 #include "cohort/base/text.h"
 #include "cohort/service/api/api_error.h"
 
@@ -49,31 +50,6 @@ void list_below(int folder, const std::string& prefix, int depth, std::size_t mo
     }
   }
 }
-
-// As many bytes as the file had when it was opened.
-class FileStream : public BodyStream {
- public:
-  FileStream(UniqueFd file, std::uint64_t size) : file_(std::move(file)), size_(size) {}
-
-  std::optional<std::uint64_t> size() const override { return size_; }
-
-  Then next(std::string& bytes) override {
-    if (sent_ == size_) return Then::end();
-    const std::size_t before = bytes.size();
-    bytes.resize(before + std::min<std::uint64_t>(kPiece, size_ - sent_));
-    const ssize_t count = ::pread(file_.get(), bytes.data() + before, bytes.size() - before,
-                                  static_cast<off_t>(sent_));
-    if (count < 0) throw SystemError("cannot read a file of a job", errno);
-    bytes.resize(before + static_cast<std::size_t>(count));
-    sent_ += static_cast<std::uint64_t>(count);
-    return count == 0 || sent_ == size_ ? Then::end() : Then::more();
-  }
-
- private:
-  UniqueFd file_;
-  std::uint64_t size_;
-  std::uint64_t sent_ = 0;
-};
 
 }  // namespace
 
@@ -147,7 +123,7 @@ HttpResponse file_response(const std::vector<FileRoot>& roots, const std::string
     if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
     HttpResponse response;
     response.stream =
-        std::make_unique<FileStream>(std::move(file), static_cast<std::uint64_t>(status.st_size));
+        make_file_stream(std::move(file), 0, static_cast<std::uint64_t>(status.st_size));
     return response;
   }
   throw ApiError(404, fmt::format("the job has no file '{}'", escape_controls(path)),

@@ -48,9 +48,8 @@ HttpResponse list_job_files(ApiRequest& request) {
   const JobRow job = seen_job(request);
   Json files = Json::array();
   for (const FileEntry& file : list_files(roots_of(request, job, "all"), kMostFiles))
-    files.push_back({{"path", file.path},
-                     {"bytes", file.bytes},
-                     {"modified", time_text(file.modified)}});
+    files.push_back(
+        {{"path", file.path}, {"bytes", file.bytes}, {"modified", time_text(file.modified)}});
   return json_response(200, dumped({{"files", std::move(files)}}));
 }
 

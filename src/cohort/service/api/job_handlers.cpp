@@ -56,10 +56,8 @@ Json spec_for(const Caller& caller, const JobRow& row) {
 // The caller's own job among several that fit.
 JobRow one_of_own(const ApiRequest& request, const std::string& named, const AmbiguousJob& error) {
   std::vector<std::string> fitting;
-  for (const JobRow& row :
-       request.context.store.jobs({.user = request.caller.user, .limit = 0}))
-    if (row.name == named || row.id.compare(0, named.size(), named) == 0)
-      fitting.push_back(row.id);
+  for (const JobRow& row : request.context.store.jobs({.user = request.caller.user, .limit = 0}))
+    if (row.name == named || row.id.compare(0, named.size(), named) == 0) fitting.push_back(row.id);
   if (fitting.empty()) throw NoSuchJob(fmt::format("there is no job '{}'", escape_controls(named)));
   if (fitting.size() > 1)
     throw AmbiguousJob(fmt::format("'{}' is {} jobs", escape_controls(named), fitting.size()),
@@ -109,8 +107,8 @@ HttpResponse list_jobs(ApiRequest& request) {
                    .before = query.get("before"),
                    .limit = limit + 1};
   const Caller& caller = request.caller;
-  const bool sees_none = caller.role == UserRole::user && !filter.user.empty() &&
-                         filter.user != caller.user;
+  const bool sees_none =
+      caller.role == UserRole::user && !filter.user.empty() && filter.user != caller.user;
   if (caller.role == UserRole::user) filter.user = caller.user;
   auto rows = sees_none ? std::vector<JobRow>() : request.context.store.jobs(filter);
   Json next = nullptr;

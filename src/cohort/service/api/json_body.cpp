@@ -57,13 +57,13 @@ int number_field(const Json& body, const char* name, int least, int most, int ot
 int number_field(const Json& body, const char* name, int least, int most) {
   const auto found = body.find(name);
   if (found == body.end())
-    throw ApiError(400, fmt::format("{} is missing: a whole number from {} to {}", name, least,
-                                    most));
+    throw ApiError(400,
+                   fmt::format("{} is missing: a whole number from {} to {}", name, least, most));
   const bool fits = found->is_number_integer() && *found >= least && *found <= most;
   if (!fits)
-    throw ApiError(400, fmt::format("{} is {}, and must be a whole number from {} to {}", name,
-                                    found->dump(-1, ' ', true, Json::error_handler_t::replace),
-                                    least, most));
+    throw ApiError(
+        400, fmt::format("{} is {}, and must be a whole number from {} to {}", name,
+                         found->dump(-1, ' ', true, Json::error_handler_t::replace), least, most));
   return found->get<int>();
 }
 

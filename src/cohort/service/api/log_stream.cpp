@@ -13,7 +13,9 @@ namespace {
 constexpr std::chrono::milliseconds kSoon{50};
 constexpr std::chrono::milliseconds kLater{500};
 
-std::string end_event(const nlohmann::ordered_json& data) { return to_sse("end", "", dumped(data)); }
+std::string end_event(const nlohmann::ordered_json& data) {
+  return to_sse("end", "", dumped(data));
+}
 
 }  // namespace
 
@@ -110,10 +112,8 @@ bool LogStream::send_some(const std::string& task, bool past, std::string& bytes
   const std::string_view text = all.substr(0, sendable(all, kPiece, is_last));
   is_done = is_last && text.size() == all.size() && (chunk.end || all.empty());
   if (text.empty()) return !is_done;
-  const nlohmann::ordered_json data = {{"task", task},
-                                       {"attempt", cursor_.attempt},
-                                       {"offset", offset},
-                                       {"text", text}};
+  const nlohmann::ordered_json data = {
+      {"task", task}, {"attempt", cursor_.attempt}, {"offset", offset}, {"text", text}};
   offset += text.size();
   bytes += to_sse("log", to_text(cursor_), dumped(data));
   return true;

@@ -50,8 +50,8 @@ void require_own_origin(const HttpRequest& request, const std::vector<std::strin
     const std::string own =
         fmt::format("{}://{}", request.peer.is_tls ? "https" : "http", host ? *host : "");
     if (!is_same_name(*origin, own))
-      throw ApiError(403, fmt::format("pages of '{}' may not use this service",
-                                      escape_controls(*origin)));
+      throw ApiError(
+          403, fmt::format("pages of '{}' may not use this service", escape_controls(*origin)));
   }
   if (const std::string* site = find_header(request.headers, "sec-fetch-site"))
     if (*site == "cross-site" || *site == "same-site")

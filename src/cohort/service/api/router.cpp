@@ -40,9 +40,8 @@ std::optional<Parts> match(const std::vector<std::string>& pattern,
     parts[pattern[i].substr(1, pattern[i].size() - 2)] = segments[i];
   }
   if (takes_rest)
-    parts["path"] = join({segments.begin() + static_cast<std::ptrdiff_t>(pattern.size()) - 1,
-                          segments.end()},
-                         "/");
+    parts["path"] = join(
+        {segments.begin() + static_cast<std::ptrdiff_t>(pattern.size()) - 1, segments.end()}, "/");
   return parts;
 }
 
@@ -67,8 +66,8 @@ RouteMatch match_route(const std::vector<Route>& table, std::string_view method,
   }
   if (others.empty())
     throw ApiError(404, "the service has nothing under this path", {.advice = "See docs/api.md."});
-  throw ApiError(405, fmt::format("this path takes {}, not {}", join(others, ", "),
-                                  escape_controls(method)));
+  throw ApiError(
+      405, fmt::format("this path takes {}, not {}", join(others, ", "), escape_controls(method)));
 }
 
 }  // namespace cohort::service

@@ -15,8 +15,7 @@ constexpr Millis kCollectTime = 3000;
 
 }  // namespace
 
-EventStream::EventStream(ApiContext& context, std::string job, std::string user,
-                         std::int64_t after)
+EventStream::EventStream(ApiContext& context, std::string job, std::string user, std::int64_t after)
     : SseStream(context.touch),
       context_(context),
       job_(std::move(job)),
@@ -48,8 +47,7 @@ BodyStream::Then MetricStream::fill(std::string& bytes) {
     after_ = row.id;
   }
   if (rows.size() == kRows) return Then::more();
-  const bool is_over =
-      !job || (has_ended(job->state) && utc_now() - job->ended > kCollectTime);
+  const bool is_over = !job || (has_ended(job->state) && utc_now() - job->ended > kCollectTime);
   if (!is_over || !rows.empty()) return Then::wait(kRowsPoll);
   const JobRow gone{.state = JobState::stopped, .reason = "the job was deleted"};
   bytes += to_sse("end", "", dumped(end_json(job ? *job : gone)));

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/version.h"
+#include "cohort/service/api/admin_token.h"
 #include "cohort/service/api/api_error.h"
 #include "cohort/service/api/handlers.h"
 #include "cohort/service/api/json_body.h"
@@ -63,13 +64,12 @@ HttpResponse create_token(ApiRequest& request) {
   const Json body = parse_body(request.http.body, {"user", "role", "days"});
   const std::string user = text_field(body, "user");
   const auto role = user_role_of(text_field(body, "role"));
-  const bool is_name = !user.empty() && user.size() <= kMostUserName &&
-                       std::none_of(user.begin(), user.end(), [](unsigned char c) {
-                         return c <= ' ' || c == 0x7F;
-                       });
+  const bool is_name =
+      !user.empty() && user.size() <= kMostUserName &&
+      std::none_of(user.begin(), user.end(), [](unsigned char c) { return c <= ' ' || c == 0x7F; });
   if (!is_name)
-    throw ApiError(400, fmt::format("user must have 1 to {} characters, and no spaces",
-                                    kMostUserName));
+    throw ApiError(400,
+                   fmt::format("user must have 1 to {} characters, and no spaces", kMostUserName));
   if (!role) throw ApiError(400, "role must be viewer, user or admin");
   const int days = number_field(body, "days", 0, kMostTokenDays, kTokenDays);
   return new_token(201, request.context.tokens.create(user, *role, days));
@@ -88,7 +88,10 @@ HttpResponse rotate_token(ApiRequest& request) {
   const bool is_own = row && row->user == caller.user && row->role <= caller.role;
   if (!row || (!is_own && caller.role != UserRole::admin))
     throw ApiError(404, "there is no such token");
-  return new_token(200, request.context.tokens.rotate(row->id));
+  const auto in_file = admin_token(request.context.folders, request.context.tokens);
+  const NewToken made = request.context.tokens.rotate(row->id);
+  if (in_file && in_file->id == row->id) write_admin_token(request.context.folders, made.secret);
+  return new_token(200, made);
 }
 
 }  // namespace cohort::service

@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostTail = 100'000;
-constexpr std::int64_t kMostLogBytes = std::int64_t{1} << 20;
+constexpr std::int64_t kMostReadBytes = std::int64_t{1} << 20;
 constexpr int kMostEvents = 1000;
 constexpr int kEvents = 100;
 constexpr int kMostMetrics = 10'000;
@@ -84,11 +84,10 @@ HttpResponse read_log(ApiRequest& request) {
   query.require_only({"task", "attempt", "offset", "limit", "since"});
   const JobRow job = seen_job(request);
   const std::string task = query.get("task");
-  if (task.empty())
-    throw ApiError(400, "task is missing", {.advice = "As in: ?task=worker:0"});
+  if (task.empty()) throw ApiError(400, "task is missing", {.advice = "As in: ?task=worker:0"});
   const int attempt = asked_attempt(request, job);
   const auto since = asked_since(query);
-  const auto most = query.number("limit", BodyStream::kPiece, 1, kMostLogBytes);
+  const auto most = query.number("limit", BodyStream::kPiece, 1, kMostReadBytes);
   const engine::Engine* engine = request.context.engine(job.engine);
 
   engine::LogChunk chunk{.end = has_ended(job.state)};

@@ -50,8 +50,7 @@ Query::Query(std::string_view text) {
     std::string name = decoded_query_part(part.substr(0, equals));
     for (const auto& [other, value] : values_)
       if (other == name)
-        throw ApiError(400,
-                       fmt::format("'{}' is twice in the query", escape_controls(name)));
+        throw ApiError(400, fmt::format("'{}' is twice in the query", escape_controls(name)));
     values_.emplace_back(std::move(name), equals == std::string::npos
                                               ? std::string()
                                               : decoded_query_part(part.substr(equals + 1)));

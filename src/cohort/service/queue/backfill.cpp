@@ -12,46 +12,47 @@ void add_times(Amount& amount, const Amount& size, std::int64_t times) {
 
 }  // namespace
 
+WhatIf::WhatIf(const NodePool& pool, const QueueEntry& first)
+    : first_(first), fitting_(pool.fitting(first.size)) {
+  free_.reserve(static_cast<std::size_t>(pool.nodes()));
+  for (int node = 0; node < pool.nodes(); ++node) free_.push_back(pool.free_of(node));
+}
+
+void WhatIf::move(const QueueEntry& entry, int instance, int sign) {
+  const auto node =
+      static_cast<std::size_t>(entry.placement[static_cast<std::size_t>(instance)].node);
+  if (node >= free_.size()) return;
+  fitting_ -= times_in(free_[node], first_.size);
+  add_times(free_[node], entry.size, sign);
+  fitting_ += times_in(free_[node], first_.size);
+}
+
 Reservation::Reservation(const Queue::State& queue, const QueueEntry& first, QueueTime now)
     : pool_(queue.pool), now_(now) {
-  std::vector<Amount> free;
-  std::int64_t fitting = 0;
-  for (int node = 0; node < pool_.nodes(); ++node) {
-    free.push_back(pool_.free_of(node));
-    fitting += times_in(free.back(), first.size);
-  }
-  const auto release = [&](const QueueEntry& entry, int begin, int end) {
-    for (int i = begin; i < end; ++i) {
-      const int node = entry.placement[static_cast<std::size_t>(i)].node;
-      if (node >= pool_.nodes()) continue;
-      Amount& there = free[static_cast<std::size_t>(node)];
-      fitting -= times_in(there, first.size);
-      add_times(there, entry.size, 1);
-      fitting += times_in(there, first.size);
-    }
-  };
-
+  WhatIf then(pool_, first);
   std::map<const QueueEntry*, int> left;  // instances of elastic jobs that gave back
   for (const QueueEntry* entry : queue.givers()) {
-    if (fitting >= first.job.least) break;
-    release(*entry, entry->job.least, entry->held());
+    if (then.fits()) break;
+    for (int i = entry->job.least; i < entry->held(); ++i) then.give_back(*entry, i);
     left[entry] = entry->job.least;
   }
   QueueTime at = now;
   for (const auto& [end, entry] : queue.ends) {
-    if (fitting >= first.job.least) break;
+    if (then.fits()) break;
     const auto found = left.find(entry);
-    release(*entry, 0, found == left.end() ? entry->held() : found->second);
+    const int held = found == left.end() ? entry->held() : found->second;
+    for (int i = 0; i < held; ++i) then.give_back(*entry, i);
     at = std::max(at, end.first);
   }
 
-  if (fitting >= first.job.least) {
+  if (then.fits()) {
     at_ = at;
+    beside_ = then.free();
     std::vector<std::int64_t> room;
-    for (const Amount& there : free) room.push_back(times_in(there, first.size));
+    room.reserve(beside_.size());
+    for (const Amount& there : beside_) room.push_back(times_in(there, first.size));
     for (const auto& [node, instances] : choose_nodes(room, first.job.least))
-      add_times(free[static_cast<std::size_t>(node)], first.size, -instances);
-    beside_ = std::move(free);
+      add_times(beside_[static_cast<std::size_t>(node)], first.size, -instances);
   } else {
     for (int node = 0; node < pool_.nodes(); ++node) {
       Amount kept{};
@@ -66,20 +67,29 @@ bool Reservation::ends_in_time(const QueueEntry& job) const {
   return at_ && job.job.max_run > 0 && now_ + job.job.max_run <= *at_;
 }
 
-std::optional<std::vector<std::int64_t>> Reservation::room_for(const QueueEntry& job) const {
+std::optional<std::vector<std::int64_t>> Reservation::room_for(const QueueEntry& job) {
+  const bool anywhere = ends_in_time(job);
+  const auto refused = refused_.find(job.size);
+  if (!anywhere && refused != refused_.end() && job.job.least >= refused->second)
+    return std::nullopt;
   std::vector<std::int64_t> room;
   room.reserve(static_cast<std::size_t>(pool_.nodes()));
-  const bool anywhere = ends_in_time(job);
   for (int node = 0; node < pool_.nodes(); ++node) {
-    Amount there = pool_.free_of(node);
-    for (std::size_t i = 0; i < there.size() && !anywhere; ++i) {
-      const auto index = static_cast<std::size_t>(node);
-      there[i] = at_ ? std::min(there[i], beside_[index][i]) : there[i] - kept_[index][i];
+    const auto index = static_cast<std::size_t>(node);
+    const Amount& free = pool_.free_of(node);
+    std::int64_t times = times_in(free, job.size);
+    if (times > 0 && !anywhere) {
+      Amount there = free;
+      for (std::size_t i = 0; i < there.size(); ++i)
+        there[i] = at_ ? std::min(free[i], beside_[index][i]) : free[i] - kept_[index][i];
+      times = times_in(there, job.size);
     }
-    room.push_back(times_in(there, job.size));
+    room.push_back(times);
   }
-  if (std::accumulate(room.begin(), room.end(), std::int64_t{0}) < job.job.least)
+  if (std::accumulate(room.begin(), room.end(), std::int64_t{0}) < job.job.least) {
+    refused_[job.size] = job.job.least;
     return std::nullopt;
+  }
   return room;
 }
 

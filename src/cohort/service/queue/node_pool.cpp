@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "cohort/base/error.h"
@@ -20,13 +19,6 @@ std::uint64_t lowest_bits(std::int64_t count) {
 
 Amount amount_of(const jobspec::Size& size) {
   return {std::llround(size.cores * 1000), static_cast<std::int64_t>(size.memory_bytes), size.gpus};
-}
-
-std::int64_t times_in(const Amount& there, const Amount& need) {
-  std::int64_t times = std::numeric_limits<std::int32_t>::max();
-  for (std::size_t i = 0; i < need.size(); ++i)
-    if (need[i] > 0) times = there[i] < need[i] ? 0 : std::min(times, there[i] / need[i]);
-  return times;
 }
 
 NodePool::NodePool(const std::vector<jobspec::Size>& nodes) {

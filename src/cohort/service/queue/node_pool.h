@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <utility>
 #include <vector>
@@ -17,7 +19,14 @@ using Amount = std::array<std::int64_t, 3>;
 Amount amount_of(const jobspec::Size& size);
 
 // How often `need` fits into `there`; never less than 0.
-std::int64_t times_in(const Amount& there, const Amount& need);
+inline std::int64_t times_in(const Amount& there, const Amount& need) {
+  for (std::size_t i = 0; i < need.size(); ++i)
+    if (need[i] > 0 && there[i] < need[i]) return 0;
+  std::int64_t times = std::numeric_limits<std::int32_t>::max();
+  for (std::size_t i = 0; i < need.size(); ++i)
+    if (need[i] > 0) times = std::min(times, there[i] / need[i]);
+  return times;
+}
 
 // One instance of a job: its node, and which of the node's GPUs are its own.
 struct Placed {

@@ -1,7 +1,6 @@
 #include "cohort/service/queue/queue.h"
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 #include <tuple>
 
@@ -20,43 +19,30 @@ double dominant_share(const Amount& size, const Amount& total) {
   return share;
 }
 
-// Instances that elastic jobs are to keep so that `first` fits; empty where that does not help, or
-// is under way.
-std::map<QueueEntry*, int> give_back_for(const QueueEntry& first, const Queue::State& queue) {
-  std::vector<Amount> free;
-  for (int node = 0; node < queue.pool.nodes(); ++node) free.push_back(queue.pool.free_of(node));
-  const auto move_instance = [&](const QueueEntry& entry, int index, int sign) {
-    const int node = entry.placement[static_cast<std::size_t>(index)].node;
-    if (node >= queue.pool.nodes()) return;
-    for (std::size_t i = 0; i < entry.size.size(); ++i)
-      free[static_cast<std::size_t>(node)][i] += sign * entry.size[i];
-  };
-  const auto fits = [&] {
-    return std::accumulate(free.begin(), free.end(), std::int64_t{0},
-                           [&](std::int64_t sum, const Amount& there) {
-                             return sum + times_in(there, first.size);
-                           }) >= first.job.least;
-  };
+// An elastic job and the instances that it is to keep.
+using Keep = std::pair<QueueEntry*, int>;
+
+// What elastic jobs are to keep so that `first` fits; empty where that does not help, or is under
+// way.
+std::vector<Keep> give_back_for(const QueueEntry& first, const Queue::State& queue) {
+  WhatIf then(queue.pool, first);
   const std::vector<QueueEntry*> givers = queue.givers();
   for (const QueueEntry* entry : givers)
-    for (int i = entry->asked; i < entry->held(); ++i) move_instance(*entry, i, 1);
-  if (fits()) return {};
-
-  std::vector<std::pair<QueueEntry*, int>> given;  // and the instance
-  for (QueueEntry* entry : givers)
-    for (int i = entry->asked - 1; i >= entry->job.least && !fits(); --i) {
-      move_instance(*entry, i, 1);
-      given.emplace_back(entry, i);
-    }
-  if (!fits()) return {};
-  std::map<QueueEntry*, int> keep;
-  for (auto& [entry, instance] : given) keep[entry] = instance;
+    for (int i = entry->asked; i < entry->held(); ++i) then.give_back(*entry, i);
+  if (then.fits()) return {};
+  std::vector<Keep> keep;
+  for (QueueEntry* entry : givers) {
+    keep.emplace_back(entry, entry->asked);
+    for (int& count = keep.back().second; count > entry->job.least && !then.fits(); --count)
+      then.give_back(*entry, count - 1);
+  }
+  if (!then.fits()) return {};
   // The last ones that a job gave may be of no use: they were on other nodes.
   for (auto& [entry, count] : keep)
     for (; count < entry->asked; ++count) {
-      move_instance(*entry, count, -1);
-      if (fits()) continue;
-      move_instance(*entry, count, 1);
+      then.take_again(*entry, count);
+      if (then.fits()) continue;
+      then.give_back(*entry, count);
       break;
     }
   std::erase_if(keep, [](const auto& item) { return item.second == item.first->asked; });

@@ -15,8 +15,8 @@ namespace {
 const std::string kJobColumns =
     "id, name, user, queue, engine, priority, state, reason, tags, pinned, stop_asked, resume, "
     "attempt, instances, wanted_workers, exit_code, progress, eta, submitted, started, ended, "
-    "coalesce(request_id, '')";
-constexpr int kTextColumn = 22;
+    "coalesce(request_id, ''), collected";
+constexpr int kTextColumn = 23;
 
 // As the index says it.
 const std::string kUnfinished = "state IN ('queued', 'starting', 'running', 'stopping')";
@@ -26,6 +26,10 @@ const std::string kWholeJobs =
 const std::string kFindJob = kWholeJobs + "WHERE id = ?1";
 const std::string kFindRequest = kWholeJobs + "WHERE user = ?1 AND request_id = ?2";
 const std::string kUnfinishedJobs = kWholeJobs + "WHERE " + kUnfinished + " ORDER BY id";
+
+// As the index says it.
+const std::string kUncollectedJobs =
+    "SELECT " + kJobColumns + " FROM jobs WHERE attempt > collected ORDER BY id";
 
 // ?1 before, ?2 user, ?3 queue, ?4 name, ?5 ",state,state,", ?6 tag's key, ?7 its value, ?8 limit
 std::string list_jobs(const std::string& condition) {
@@ -66,6 +70,7 @@ JobRow job_of(const Statement& row) {
   job.started = row.integer(19);
   job.ended = row.integer(20);
   job.request_id = row.text(21);
+  job.collected = static_cast<int>(row.integer(22));
   return job;
 }
 
@@ -203,6 +208,13 @@ std::vector<JobRow> RunStore::unfinished_jobs() const {
   return jobs;
 }
 
+std::vector<JobRow> RunStore::uncollected_jobs() const {
+  auto row = open_->database.prepare(kUncollectedJobs.c_str());
+  std::vector<JobRow> jobs;
+  while (row.step()) jobs.push_back(job_of(row));
+  return jobs;
+}
+
 bool RunStore::update_job(const JobRow& job, JobState expected, std::string_view event_kind,
                           std::string_view event_data) {
   const bool resumed = has_ended(expected) && !has_ended(job.state);
@@ -253,9 +265,17 @@ bool RunStore::set_pinned(std::string_view id, bool pinned) {
 
 bool RunStore::set_progress(std::string_view id, std::optional<double> progress,
                             std::optional<Millis> eta) {
-  open_->database.prepare("UPDATE jobs SET progress = ?2, eta = ?3 WHERE id = ?1")
+  open_->database
+      .prepare(
+          "UPDATE jobs SET progress = ?2, eta = ?3 WHERE id = ?1 AND "
+          "state IN ('queued', 'starting', 'running', 'stopping')")
       .bind(id, progress, eta)
       .run();
+  return open_->database.changes() > 0;
+}
+
+bool RunStore::set_collected(std::string_view id, int attempt) {
+  open_->database.prepare("UPDATE jobs SET collected = ?2 WHERE id = ?1").bind(id, attempt).run();
   return open_->database.changes() > 0;
 }
 

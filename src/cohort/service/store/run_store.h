@@ -49,6 +49,7 @@ struct JobRow {
   bool stop_asked = false;
   bool resume = false;     // the next attempt goes on from the last one's checkpoints
   int attempt = 0;         // the newest; 0: none yet
+  int collected = 0;       // the newest whose logs and files were read to their end
   int instances = 0;       // given now
   int wanted_workers = 0;  // by `cohort scale`; 0: not asked
   std::optional<int> exit_code;
@@ -156,9 +157,13 @@ class RunStore {
   // Newest first. `spec` and `resolved`, which lists do not show, are left empty: find_job().
   std::vector<JobRow> jobs(const JobFilter& filter) const;
   std::vector<JobRow> unfinished_jobs() const;  // oldest first, whole rows
+  // Those with attempts behind `collected`, oldest first, without texts: they run, or have ended
+  // since the metrics collector saw them last.
+  std::vector<JobRow> uncollected_jobs() const;
   // False, and nothing is written, when the state that the file has is not `expected`. Writes what
   // the caller decides, and leaves alone what others may have written since the row was read: id,
-  // user, request_id, spec, tags, submitted, pinned, progress, eta and wanted_workers stay;
+  // user, request_id, spec, tags, submitted, pinned, collected, progress, eta and wanted_workers
+  // stay;
   // stop_asked can be set, not taken back. Only a job that leaves its end (resumed) gets
   // wanted_workers and stop_asked as the row has them, and no progress. One that ends loses its
   // eta; one that succeeds has progress 1.
@@ -168,7 +173,9 @@ class RunStore {
   bool ask_stop(std::string_view id);
   bool ask_scale(std::string_view id, int workers);
   bool set_pinned(std::string_view id, bool pinned);
+  // The latter: false also when the job has ended.
   bool set_progress(std::string_view id, std::optional<double> progress, std::optional<Millis> eta);
+  bool set_collected(std::string_view id, int attempt);
   // With attempts, tasks, metrics; events stay, and "deleted" joins them. None: nothing happens.
   void remove_job(std::string_view id);
 
@@ -191,6 +198,7 @@ class RunStore {
   std::vector<MetricRow> metrics(std::string_view job, std::string_view name, std::int64_t after,
                                  int limit) const;
   std::vector<std::string> metric_names(std::string_view job) const;
+  std::int64_t metric_count(std::string_view job) const;
 
   void put_cursor(const CursorRow& cursor);
   CursorRow cursor(std::string_view job, std::string_view source) const;  // none: at 0

@@ -172,6 +172,12 @@ std::vector<std::string> RunStore::metric_names(std::string_view job) const {
   return names;
 }
 
+std::int64_t RunStore::metric_count(std::string_view job) const {
+  auto row = open_->database.prepare("SELECT count(*) FROM metrics WHERE job = ?1");
+  row.bind(job);
+  return row.step() ? row.integer(0) : 0;
+}
+
 void RunStore::put_cursor(const CursorRow& cursor) {
   open_->database
       .prepare(

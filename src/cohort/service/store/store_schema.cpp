@@ -71,6 +71,8 @@ CREATE TABLE log_marks (
 )sql",
     R"sql(
 ALTER TABLE jobs ADD COLUMN request_id TEXT;
+ALTER TABLE jobs ADD COLUMN collected INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX jobs_uncollected ON jobs (id) WHERE attempt > collected;
 CREATE UNIQUE INDEX jobs_request ON jobs (user, request_id) WHERE request_id IS NOT NULL;
 CREATE TABLE tokens (
   id TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, user TEXT NOT NULL, role TEXT NOT NULL,

@@ -1,0 +1,145 @@
+#include "cohort/service/metrics/metrics_collector.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "cohort/base/log/log.h"
+#include "cohort/service/metrics/job_metrics.h"
+
+namespace cohort::service {
+namespace {
+
+constexpr Millis kShortTurn = 1000;
+constexpr Millis kLongTurn = 5000;
+constexpr int kMostFailures = 5;
+constexpr std::chrono::milliseconds kBetweenParts{5};
+constexpr std::chrono::milliseconds kAfterFailure{60'000};
+
+struct Followed {
+  std::unique_ptr<JobMetrics> metrics;
+  Millis next_turn = 0;
+  Millis interval = kShortTurn;
+  int failures = 0;  // one after the other
+};
+
+}  // namespace
+
+struct MetricsCollector::State {
+  explicit State(Options given) : options(std::move(given)) {}
+
+  bool collect(const JobRow& job, Followed& followed, Millis now);
+  void fail(const JobRow& job, Followed& followed, const Error& error, Millis now);
+  void open();
+  bool pass(Millis now);
+  void run();
+
+  Options options;
+  std::unique_ptr<RunStore> store;
+  std::map<std::string, Followed> jobs;
+  Millis last_pass = 0;
+
+  std::mutex mutex;
+  std::condition_variable ended;
+  bool stopping = false;
+  std::thread thread;
+};
+
+bool MetricsCollector::State::collect(const JobRow& job, Followed& followed, Millis now) {
+  if (!followed.metrics) {
+    const auto whole = store->find_job(job.id);
+    if (!whole) return false;  // deleted just now
+    const auto spec = options.spec(*whole);
+    const auto output =
+        spec.output.empty() ? options.folders.output(job.id) : std::filesystem::path(spec.output);
+    followed.metrics = std::make_unique<JobMetrics>(
+        JobMetrics::Places{.folders = options.folders, .output = output}, spec);
+  }
+  const auto found = followed.metrics->collect(*store, job, options.engine(job.engine), now);
+  followed.failures = 0;
+  followed.interval = found.any ? kShortTurn : std::min(followed.interval + kShortTurn, kLongTurn);
+  followed.next_turn = found.more ? now : now + followed.interval;
+  const int read_whole = has_ended(job.state) ? job.attempt : job.attempt - 1;
+  if (!found.more && read_whole > job.collected) store->set_collected(job.id, read_whole);
+  return found.more;
+}
+
+void MetricsCollector::State::fail(const JobRow& job, Followed& followed, const Error& error,
+                                   Millis now) {
+  if (followed.failures++ == 0) log::warning("metrics of job {}: {}", job.id, error.what());
+  followed.interval = kLongTurn;
+  followed.next_turn = now + kLongTurn;
+  if (has_ended(job.state) && followed.failures >= kMostFailures)
+    store->set_collected(job.id, job.attempt);
+}
+
+void MetricsCollector::State::open() {
+  if (!store) store = std::make_unique<RunStore>(options.folders.root, Durability::process_death);
+}
+
+bool MetricsCollector::State::pass(Millis now) {
+  open();
+  if (now < last_pass)  // the clock was set back: turns would be far away
+    for (auto& [id, followed] : jobs) followed.next_turn = now;
+  last_pass = now;
+  const auto uncollected = store->uncollected_jobs();
+  std::map<std::string, Followed> still;
+  for (const auto& job : uncollected)
+    if (auto known = jobs.extract(job.id)) still.insert(std::move(known));
+  jobs = std::move(still);
+  bool more = false;
+  for (const auto& job : uncollected) {
+    Followed& followed = jobs[job.id];
+    const bool is_over = has_ended(job.state) && followed.failures == 0;
+    if (now < followed.next_turn && !is_over) continue;
+    try {
+      more = collect(job, followed, now) || more;
+    } catch (const Error& error) {
+      fail(job, followed, error, now);
+    }
+  }
+  return more;
+}
+
+void MetricsCollector::State::run() {
+  std::unique_lock lock(mutex);
+  while (!stopping) {
+    lock.unlock();
+    auto pause = std::chrono::milliseconds(kShortTurn);
+    try {
+      if (pass(utc_now())) pause = kBetweenParts;
+    } catch (const Error& error) {
+      log::warning("metrics: {}", error.what());
+      pause = kAfterFailure;
+    }
+    lock.lock();
+    ended.wait_for(lock, pause, [this] { return stopping; });
+  }
+}
+
+MetricsCollector::MetricsCollector(Options options)
+    : state_(std::make_unique<State>(std::move(options))) {}
+
+MetricsCollector::~MetricsCollector() { stop(); }
+
+bool MetricsCollector::pass(Millis now) { return state_->pass(now); }
+
+void MetricsCollector::start() {
+  state_->open();
+  state_->stopping = false;
+  state_->thread = std::thread([this] { state_->run(); });
+}
+
+void MetricsCollector::stop() {
+  if (!state_->thread.joinable()) return;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->ended.notify_all();
+  state_->thread.join();
+}
+
+}  // namespace cohort::service

@@ -1,0 +1,239 @@
+#include "cohort/service/service.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "cohort/base/error.h"
+#include "cohort/base/log/log.h"
+#include "cohort/base/process/limits.h"
+#include "cohort/base/process/machine.h"
+#include "cohort/cluster/environment.h"
+#include "cohort/engine/hosts_engine.h"
+#include "cohort/engine/local_engine.h"
+#include "cohort/jobspec/catalogue.h"
+#include "cohort/jobspec/resolve.h"
+#include "cohort/jobspec/runtime_probe.h"
+#include "cohort/jobspec/source/source_package.h"
+#include "cohort/launch/plan/task_environment.h"
+#include "cohort/service/api/admin_token.h"
+#include "cohort/service/api/api.h"
+#include "cohort/service/api/source_upload.h"
+#include "cohort/service/jobs/job_manager.h"
+#include "cohort/service/jobs/job_operations.h"
+#include "cohort/service/metrics/metrics_collector.h"
+#include "cohort/service/service_root.h"
+
+namespace cohort::service {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kLookTime{30};  // whether it is still needed
+constexpr std::chrono::hours kRetentionTime{1};
+constexpr std::chrono::seconds kResolveTime{5};
+constexpr int kAnyHosts = 1'000'000;
+
+HttpLimits api_limits() {
+  HttpLimits limits;
+  limits.head = 64 * 1024;  // a cursor of the logs of a thousand tasks
+  limits.connections = 1024;
+  limits.pending = std::size_t{64} << 20;
+  limits.time = std::chrono::seconds(30);
+  limits.stall = std::chrono::minutes(10);  // a follower that was put to sleep wakes up again
+  limits.requests = 1000;
+  return limits;
+}
+
+jobspec::Size machine_of(const ServiceOptions& options) {
+  const auto gpus = launch::visible_gpus(cluster::Environment::of_this_process());
+  jobspec::Size size{.cores = static_cast<double>(usable_cores()),
+                     .memory_bytes = usable_memory(),
+                     .gpus = static_cast<int>(gpus.size())};
+  if (options.cores) size.cores = *options.cores;
+  if (options.memory_bytes) size.memory_bytes = *options.memory_bytes;
+  if (options.gpus) size.gpus = *options.gpus;
+  return size;
+}
+
+bool is_loopback(const Endpoint& endpoint) {
+  if (endpoint.host().empty()) return false;  // every interface
+  const auto addresses = resolve(endpoint, Deadline::after(kResolveTime));
+  return std::all_of(addresses.begin(), addresses.end(),
+                     [](const SocketAddress& address) { return address.is_loopback(); });
+}
+
+std::vector<HttpListener> listeners_of(const ServiceOptions& options,
+                                       const std::filesystem::path& socket) {
+  std::vector<HttpListener> listeners;
+  listeners.push_back({.bind = Endpoint::unix_path(socket.string())});
+  if (!options.listen) return listeners;
+  if (!options.tls && !is_loopback(*options.listen))
+    throw InvalidInput(
+        fmt::format("--listen {} can be reached from other machines, and needs TLS",
+                    options.listen->to_string()),
+        {.advice = "Give --tls-cert FILE and --tls-key FILE, or listen on 127.0.0.1."});
+  listeners.push_back({.bind = *options.listen, .tls = options.tls});
+  return listeners;
+}
+
+std::vector<std::string> names_of(const ServiceOptions& options) {
+  std::vector<std::string> names = {host_name()};
+  if (options.listen && !options.listen->host().empty()) names.push_back(options.listen->host());
+  return names;
+}
+
+JobManager::Engines make_engines() {
+  JobManager::Engines engines;
+  engines.emplace("local", std::make_unique<engine::LocalEngine>());
+  engines.emplace("hosts", std::make_unique<engine::HostsEngine>());
+  return engines;
+}
+
+jobspec::ResolvedJob resolve_for(const JobManager& manager, const RunFolders& folders,
+                                 const jobspec::JobSpec& spec) {
+  const engine::Engine* engine = manager.engine(spec.engine);
+  if (!engine)
+    throw InvalidInput(fmt::format("engine is '{}'", spec.engine),
+                       {.advice = "There are: local, hosts."});
+  if (!spec.source.empty() && !has_source(folders, spec.source))
+    throw InvalidInput(fmt::format("the source {} is not there", spec.source),
+                       {.advice = "Send it first: PUT /v1/sources/SHA256"});
+  // What other hosts have is asked when the attempt begins.
+  const int hosts = engine->abilities().needs_queue ? 1 : kAnyHosts;
+  auto resolved = jobspec::resolve(
+      spec,
+      {.size = manager.machine(), .hosts = hosts, .version_at_hand = jobspec::version_at_hand},
+      jobspec::read_catalogues(folders.root));
+  engine->check(resolved);
+  return resolved;
+}
+
+sigset_t ending_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  return set;
+}
+
+}  // namespace
+
+// In the order in which they begin; they end the other way round.
+struct Service::State {
+  explicit State(ServiceOptions given)
+      : options(std::move(given)),
+        lock((open_root(options.folders), lock_root(options.folders))),
+        socket(socket_path(options.folders)),
+        listeners(listeners_of(options, socket)),
+        manager({.folders = options.folders,
+                 .machine = machine_of(options),
+                 .find_source =
+                     [folders = options.folders](const std::string& sha256) {
+                       return jobspec::unpack_source(source_file(folders, sha256), sha256,
+                                                     folders.sources());
+                     }},
+                make_engines()),
+        collector(
+            {.folders = options.folders,
+             .engine = [this](std::string_view name) { return manager.engine(name); },
+             .spec =
+                 [](const JobRow& row) { return jobspec::resolved_from_json(row.resolved).spec; }}),
+        operations(
+            options.folders,
+            [this](const jobspec::JobSpec& spec) {
+              return resolve_for(manager, options.folders, spec);
+            },
+            [this](std::string_view job) { manager.wake(job); }),
+        api({.folders = options.folders,
+             .operations = operations,
+             .store = operations.store(),
+             .tokens = Tokens(operations.store()),
+             .options = options.known,
+             .engine = [this](std::string_view name) { return manager.engine(name); },
+             .machine = [this] { return manager.machine(); },
+             .free = [this] { return manager.free(); }},
+            {.own = ::geteuid(), .names = names_of(options)}) {
+    remove_partial_uploads(options.folders);
+    if (options.listen) {
+      Tokens tokens(operations.store());
+      ensure_admin_token(options.folders, tokens, user_name(::geteuid()));
+    }
+    manager.start();
+    collector.start();
+    server.emplace(
+        listeners, "the service", api_limits(),
+        [this](const HttpRequest& request) { return api.handle(request); },
+        [this](const HttpRequest& head) { return api.on_head(head); });
+    record.emplace(options.folders, socket, listens_at());
+  }
+
+  std::string listens_at() const {
+    if (!options.listen) return {};
+    const std::string host = options.listen->host().empty() ? host_name() : options.listen->host();
+    return fmt::format("{}://{}", options.tls ? "https" : "http",
+                       Endpoint::tcp(host, server->port(1)).to_string());
+  }
+
+  bool is_needed() const {
+    return manager.has_unfinished() || Api::Clock::now() - api.last_used() < options.idle;
+  }
+
+  void clean_up() {
+    try {
+      JobOperations own(options.folders, {}, [this](std::string_view job) { manager.wake(job); });
+      apply_retention(options.retention, own, options.folders, utc_now());
+    } catch (const Error& error) {
+      log::warning("jobs that have had their time are not removed: {}", error.what());
+    }
+  }
+
+  ServiceOptions options;
+  UniqueFd lock;
+  std::filesystem::path socket;
+  std::vector<HttpListener> listeners;
+  JobManager manager;
+  MetricsCollector collector;
+  JobOperations operations;
+  Api api;
+  std::optional<HttpServer> server;
+  std::optional<ServiceRecord> record;
+};
+
+Service::Service(ServiceOptions options) {
+  const sigset_t ending = ending_signals();
+  ::pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  raise_file_limit(kWantedFiles);
+  state_ = std::make_unique<State>(std::move(options));
+}
+
+Service::~Service() = default;
+
+std::filesystem::path Service::socket() const { return state_->socket; }
+
+std::string Service::listens_at() const { return state_->listens_at(); }
+
+std::optional<std::filesystem::path> Service::admin_token() const {
+  if (!state_->options.listen) return std::nullopt;
+  return admin_token_file(state_->options.folders);
+}
+
+std::string Service::run() {
+  const sigset_t ending = ending_signals();
+  const auto look = std::min<std::chrono::seconds>(kLookTime, state_->options.idle);
+  Clock::time_point next_retention{};
+  while (true) {
+    if (state_->options.retention.is_limited() && Clock::now() >= next_retention) {
+      state_->clean_up();
+      next_retention = Clock::now() + kRetentionTime;
+    }
+    const timespec wait{.tv_sec = std::max<time_t>(1, look.count()), .tv_nsec = 0};
+    const int signal = ::sigtimedwait(&ending, nullptr, &wait);
+    if (signal == SIGTERM || signal == SIGINT)
+      return fmt::format("ended by {}; jobs go on", signal == SIGTERM ? "TERM" : "INT");
+    if (state_->options.on_demand && !state_->is_needed())
+      return fmt::format("ended: no jobs and no requests for {} s", state_->options.idle.count());
+  }
+}
+
+}  // namespace cohort::service
