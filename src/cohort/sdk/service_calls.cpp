@@ -82,11 +82,9 @@ HttpReply ServiceCalls::checked(HttpReply reply) const {
            : fmt::format("the service at {} answers {}", address_.to_string(), reply.status);
   ErrorContext context;
   if (said) context.advice = escape_controls(said->advice);
-  if (reply.status == 401) {
-    if (context.advice.empty())
-      context.advice = "Set COHORT_TOKEN, or COHORT_TOKEN_FILE, to a token of this service.";
-    throw AuthError(message, context);
-  }
+  if (reply.status == 401)  // what the service advises is about HTTP
+    throw AuthError(message,
+                    {.advice = "Set COHORT_TOKEN, or COHORT_TOKEN_FILE, to a valid token."});
   if (reply.status >= 400 && reply.status < 500) throw InvalidInput(message, context);
   throw Error(message, context);
 }

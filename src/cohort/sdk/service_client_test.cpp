@@ -43,7 +43,7 @@ TEST(ServiceClient, RefusalsCarryTheServicesWordsAndAdvice) {
   EXPECT_EQ(message_of<InvalidInput>([&] { client.job("x"); }),
             "no job 'x\\x1b'. See cohort jobs.");
   status = 401;
-  EXPECT_THAT(message_of<AuthError>([&] { client.job("x"); }), HasSubstr("See cohort jobs."));
+  EXPECT_THAT(message_of<AuthError>([&] { client.job("x"); }), HasSubstr("COHORT_TOKEN"));
   status = 500;
   EXPECT_THAT(message_of<Error>([&] { client.job("x"); }), HasSubstr("no job"));
 }

@@ -48,11 +48,10 @@ struct SubmitArguments {
   bool follow = false;
 };
 
-// `python3 train.py`: the first word behind an interpreter that names a file here, by its whole
-// path. Files of a source folder are found there.
+// `python3 train.py`: the first word behind the program that is no option, where it names a file
+// here, by its whole path. Files of a source folder are found there.
 void anchor_script(jobspec::JobSpec& spec) {
   if (!spec.source_dir.empty() || !spec.source.empty() || spec.program.size() < 2) return;
-  if (spec.program.front().find('/') != std::string::npos) return;  // it is the program itself
   for (std::size_t i = 1; i < spec.program.size(); ++i) {
     std::string& word = spec.program[i];
     if (word.starts_with('-')) continue;
