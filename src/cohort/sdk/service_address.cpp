@@ -7,6 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/owned_files.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/base/process/process.h"
 #include "cohort/base/text.h"
 
@@ -16,6 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostRecordBytes = 64 * 1024;
+constexpr std::chrono::seconds kConnectTime{5};
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -48,6 +50,17 @@ std::string token_of_environment() {
   return std::string(trim(read_own_file(path, kMostRecordBytes)));
 }
 
+// False where no process listens: a service that was killed leaves record and socket.
+bool is_listening(const std::string& socket) {
+  try {
+    connect_to(Endpoint::unix_path(socket), Deadline::after(kConnectTime));
+  } catch (const PeerError&) {
+    return false;
+  } catch (const TimeoutError&) {  // busy
+  }
+  return true;
+}
+
 // What ROOT/service.json says of a service that runs; nothing when it is not there, or the process
 // that wrote it has ended.
 std::optional<ServiceAddress> own_service(const fs::path& root) {
@@ -62,7 +75,9 @@ std::optional<ServiceAddress> own_service(const fs::path& root) {
     const auto pid = json.at("pid").get<pid_t>();
     const auto start_time = json.at("start_time").get<std::uint64_t>();
     if (start_time == 0 || process_start_time(pid) != start_time) return std::nullopt;
-    return ServiceAddress{.socket = json.at("socket").get<std::string>()};
+    ServiceAddress address{.socket = json.at("socket").get<std::string>()};
+    if (!is_listening(address.socket)) return std::nullopt;
+    return address;
   } catch (const nlohmann::json::exception&) {
     throw InvalidInput(fmt::format("'{}' is not the record of a service", path.string()),
                        {.advice = "Remove it; the next `cohort submit` starts the service anew."});

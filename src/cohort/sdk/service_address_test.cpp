@@ -7,6 +7,7 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/base/net/socket.h"
 #include "cohort/base/process/process.h"
 
 namespace cohort::sdk {
@@ -61,15 +62,21 @@ TEST(ServiceAddress, FindsTheServiceOfTheRootWhileItsProcessLives) {
   Variables variables;
   variables.set("COHORT_HOME", folder.path().string());
   EXPECT_FALSE(find_service());
+  const std::string socket = (folder / "x.sock").string();
+  UniqueFd listener = listen_on(Endpoint::unix_path(socket));
   const auto record = [&](std::uint64_t start_time) {
     write_file_atomically(folder / "service.json",
-                          fmt::format(R"({{"pid":{},"start_time":{},"socket":"/run/x.sock",)"
+                          fmt::format(R"({{"pid":{},"start_time":{},"socket":"{}",)"
                                       R"("listen":null,"version":"0"}})",
-                                      ::getpid(), start_time),
+                                      ::getpid(), start_time, socket),
                           0600);
   };
   record(process_start_time(::getpid()));
-  EXPECT_EQ(find_service()->socket, "/run/x.sock");
+  EXPECT_EQ(find_service()->socket, socket);
+  listener.reset();  // killed: the socket's file stays
+  EXPECT_FALSE(find_service());
+  std::filesystem::remove(socket);
+  listener = listen_on(Endpoint::unix_path(socket));
   record(process_start_time(::getpid()) + 1);  // another process had this number
   EXPECT_FALSE(find_service());
   write_file_atomically(folder / "service.json", "{}", 0600);

@@ -15,7 +15,6 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/owned_files.h"
 #include "cohort/base/log/log.h"
-#include "cohort/base/net/socket.h"
 #include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/sdk/service_address.h"
@@ -103,15 +102,6 @@ pid_t start_detached(const fs::path& program, const fs::path& root, int log) {
   return pid;
 }
 
-bool answers(const ServiceAddress& address, Deadline deadline) {
-  try {
-    connect_to(Endpoint::unix_path(address.socket), deadline);
-    return true;
-  } catch (const Error&) {  // not yet
-    return false;
-  }
-}
-
 // What the service wrote since it was started, for the message.
 std::string written_since(const fs::path& log, off_t begin) {
   std::string text = read_file(log);
@@ -139,7 +129,7 @@ ServiceAddress find_or_start_service(const fs::path& program) {
   Deadline deadline = Deadline::after(kStartTime);
   bool has_ended = false;
   while (true) {
-    if (auto found = find_service(); found && answers(*found, deadline)) return *found;
+    if (auto found = find_service()) return *found;
     if (!has_ended && ::waitpid(pid, nullptr, WNOHANG) == pid) {
       has_ended = true;
       deadline = Deadline::after(kOthersTime);
