@@ -93,3 +93,9 @@ install(FILES "${PROJECT_BINARY_DIR}/CohortConfig.cmake"
               "${PROJECT_SOURCE_DIR}/cmake/find_torch.py"
         DESTINATION "${_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+# The Python SDK: `pip install PREFIX/share/cohort/python`, or that folder in PYTHONPATH.
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/" DESTINATION "${CMAKE_INSTALL_DATADIR}/cohort/python"
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "*.md" PATTERN "py.typed"
+        PATTERN "build" EXCLUDE PATTERN "*.egg-info" EXCLUDE PATTERN "__pycache__" EXCLUDE
+        PATTERN ".mypy_cache" EXCLUDE)

@@ -46,12 +46,14 @@ std::string note_of(const std::string& what, const std::string& asked, const std
 
 }  // namespace
 
+// The catalogue's, else the virtual environment that the job's VIRTUAL_ENV names, else the one at hand.
 RuntimeEnvironment choose_runtime(const JobSpec& spec, const Machine& machine,
                                   const Catalogues& catalogues, std::vector<std::string>& notes) {
   using Kind = RuntimeEnvironment::Kind;
   if (!spec.image.empty())
     return {.kind = Kind::image, .place = spec.image, .version = spec.framework_version};
-  if (spec.framework.empty() && spec.py_version.empty()) return {};
+  if (spec.framework.empty() && spec.py_version.empty() && !spec.env.contains("VIRTUAL_ENV"))
+    return {};
   const std::string python = python_number(spec.py_version);
   for (const CatalogueEnvironment& entry : catalogues.environments) {
     const bool fits = package_of(entry.framework) == package_of(spec.framework) &&
@@ -60,15 +62,23 @@ RuntimeEnvironment choose_runtime(const JobSpec& spec, const Machine& machine,
     if (fits) return {.kind = entry.kind, .place = entry.place, .version = entry.version};
   }
   RuntimeEnvironment result;
-  if (!machine.version_at_hand) return result;
+  auto version_of = machine.version_at_hand;
+  if (const auto own = spec.env.find("VIRTUAL_ENV"); own != spec.env.end()) {
+    result = {.kind = Kind::venv, .place = own->second};
+    if (!machine.version_in_venv) return result;
+    version_of = [&machine, venv = own->second](std::string_view package) {
+      return machine.version_in_venv(package, venv);
+    };
+  }
+  if (!version_of) return result;
   if (!spec.framework.empty() && !spec.framework_version.empty() &&
       small_letters(spec.framework) != "cohort") {
-    result.version = machine.version_at_hand(package_of(spec.framework));
+    result.version = version_of(package_of(spec.framework));
     if (result.version.empty() || !meets(spec.framework_version, result.version))
       notes.push_back(note_of(spec.framework, spec.framework_version, result.version));
   }
   if (!python.empty()) {
-    const std::string there = machine.version_at_hand("python");
+    const std::string there = version_of("python");
     if (there.empty() || !meets(python, there)) notes.push_back(note_of("Python", python, there));
   }
   return result;

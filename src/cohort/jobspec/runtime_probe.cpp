@@ -25,9 +25,9 @@ constexpr const char* kQuestion = R"python(
 import json, platform
 from importlib import metadata
 versions = {"python": platform.python_version()}
-for package in ("tensorflow", "torch", "keras", "horovod", "mxnet"):
+for package in ("tensorflow-cpu", "tensorflow", "torch", "keras", "horovod", "mxnet"):
     try:
-        versions[package] = metadata.version(package)
+        versions[package.replace("-cpu", "")] = metadata.version(package)
     except metadata.PackageNotFoundError:
         pass
 print(json.dumps(versions))
@@ -51,7 +51,7 @@ std::string answer_of(pid_t child, int pipe) {
   return answer;
 }
 
-std::string ask_python() {
+std::string ask_python(std::string program) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "";
   const UniqueFd reading(ends[0]);
@@ -61,28 +61,40 @@ std::string ask_python() {
   ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   ::posix_spawn_file_actions_adddup2(&actions, writing.get(), STDOUT_FILENO);
   ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-  std::string words[] = {"python3", "-c", kQuestion};
+  std::string words[] = {std::move(program), "-c", kQuestion};
   char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), nullptr};
   pid_t child = -1;
-  const int failed = ::posix_spawnp(&child, "python3", &actions, nullptr, arguments, environ);
+  const int failed = ::posix_spawnp(&child, arguments[0], &actions, nullptr, arguments, environ);
   ::posix_spawn_file_actions_destroy(&actions);
   writing.reset();
   return failed != 0 ? "" : answer_of(child, reading.get());
 }
 
+using Versions = std::map<std::string, std::string, std::less<>>;
+
+Versions versions_of(const std::string& python) {
+  const auto answer = nlohmann::json::parse(ask_python(python), nullptr, false);
+  Versions result;
+  if (answer.is_object())
+    for (const auto& [name, version] : answer.items())
+      if (version.is_string()) result[name] = version.get<std::string>();
+  return result;
+}
+
+std::string version_among(const Versions& versions, std::string_view package) {
+  const auto found = versions.find(package);
+  return found == versions.end() ? "" : found->second;
+}
+
 }  // namespace
 
 std::string version_at_hand(std::string_view package) {
-  static const std::map<std::string, std::string, std::less<>> versions = [] {
-    const auto answer = nlohmann::json::parse(ask_python(), nullptr, false);
-    std::map<std::string, std::string, std::less<>> result;
-    if (answer.is_object())
-      for (const auto& [name, version] : answer.items())
-        if (version.is_string()) result[name] = version.get<std::string>();
-    return result;
-  }();
-  const auto found = versions.find(package);
-  return found == versions.end() ? "" : found->second;
+  static const Versions versions = versions_of("python3");
+  return version_among(versions, package);
+}
+
+std::string version_in_venv(std::string_view package, const std::string& venv) {
+  return version_among(versions_of(venv + "/bin/python3"), package);
 }
 
 }  // namespace cohort::jobspec

@@ -12,4 +12,7 @@ namespace cohort::jobspec {
 // Threads: any; the first caller asks, the others wait for it.
 std::string version_at_hand(std::string_view package);
 
+// The same of the virtual environment in a folder, which is asked each time: packages come and go.
+std::string version_in_venv(std::string_view package, const std::string& venv);
+
 }  // namespace cohort::jobspec

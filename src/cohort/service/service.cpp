@@ -28,10 +28,7 @@
 namespace cohort::service {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::chrono::seconds kLookTime{30};  // whether it is still needed
-constexpr std::chrono::hours kRetentionTime{1};
 constexpr std::chrono::seconds kResolveTime{5};
 constexpr int kAnyHosts = 1'000'000;
 
@@ -102,10 +99,12 @@ jobspec::ResolvedJob resolve_for(const JobManager& manager, const RunFolders& fo
                        {.advice = "Send it first: PUT /v1/sources/SHA256"});
   // What other hosts have is asked when the attempt begins.
   const int hosts = engine->abilities().needs_queue ? 1 : kAnyHosts;
-  auto resolved = jobspec::resolve(
-      spec,
-      {.size = manager.machine(), .hosts = hosts, .version_at_hand = jobspec::version_at_hand},
-      jobspec::read_catalogues(folders.root));
+  auto resolved = jobspec::resolve(spec,
+                                   {.size = manager.machine(),
+                                    .hosts = hosts,
+                                    .version_at_hand = jobspec::version_at_hand,
+                                    .version_in_venv = jobspec::version_in_venv},
+                                   jobspec::read_catalogues(folders.root));
   engine->check(resolved);
   return resolved;
 }
@@ -134,11 +133,9 @@ struct Service::State {
                                                      folders.sources());
                      }},
                 make_engines()),
-        collector(
-            {.folders = options.folders,
-             .engine = [this](std::string_view name) { return manager.engine(name); },
-             .spec =
-                 [](const JobRow& row) { return jobspec::resolved_from_json(row.resolved).spec; }}),
+        collector({.folders = options.folders,
+                   .engine = [this](std::string_view name) { return manager.engine(name); }}),
+        retention(options.folders, options.retention),
         operations(
             options.folders,
             [this](const jobspec::JobSpec& spec) {
@@ -161,6 +158,7 @@ struct Service::State {
     }
     manager.start();
     collector.start();
+    retention.start();
     server.emplace(
         listeners, "the service", api_limits(),
         [this](const HttpRequest& request) { return api.handle(request); },
@@ -179,21 +177,13 @@ struct Service::State {
     return manager.has_unfinished() || Api::Clock::now() - api.last_used() < options.idle;
   }
 
-  void clean_up() {
-    try {
-      JobOperations own(options.folders, {}, [this](std::string_view job) { manager.wake(job); });
-      apply_retention(options.retention, own, options.folders, utc_now());
-    } catch (const Error& error) {
-      log::warning("jobs that have had their time are not removed: {}", error.what());
-    }
-  }
-
   ServiceOptions options;
   UniqueFd lock;
   std::filesystem::path socket;
   std::vector<HttpListener> listeners;
   JobManager manager;
   MetricsCollector collector;
+  Retention retention;
   JobOperations operations;
   Api api;
   std::optional<HttpServer> server;
@@ -221,12 +211,7 @@ std::optional<std::filesystem::path> Service::admin_token() const {
 std::string Service::run() {
   const sigset_t ending = ending_signals();
   const auto look = std::min<std::chrono::seconds>(kLookTime, state_->options.idle);
-  Clock::time_point next_retention{};
   while (true) {
-    if (state_->options.retention.is_limited() && Clock::now() >= next_retention) {
-      state_->clean_up();
-      next_retention = Clock::now() + kRetentionTime;
-    }
     const timespec wait{.tv_sec = std::max<time_t>(1, look.count()), .tv_nsec = 0};
     const int signal = ::sigtimedwait(&ending, nullptr, &wait);
     if (signal == SIGTERM || signal == SIGINT)

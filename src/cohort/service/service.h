@@ -10,7 +10,7 @@
 
 #include "cohort/base/net/http_server.h"
 #include "cohort/jobspec/spec_json.h"
-#include "cohort/service/retention.h"
+#include "cohort/service/store/retention.h"
 #include "cohort/service/store/run_store.h"
 
 namespace cohort::service {
@@ -25,7 +25,7 @@ struct ServiceOptions {
   std::optional<double> cores;
   std::optional<std::uint64_t> memory_bytes;
   std::optional<int> gpus;
-  Retention retention;          // applied at the start and every hour
+  RetentionPolicy retention;    // applied every hour
   jobspec::KnownOptions known;  // options of `cohort run` that descriptions may have
 };
 

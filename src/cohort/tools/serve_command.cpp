@@ -33,7 +33,7 @@ struct ServeArguments {
   std::string listen, certificate, key, root, memory, retention_size;
   std::optional<double> cores;
   std::optional<int> gpus;
-  int retention_days = 0;
+  int retention_days = service::RetentionPolicy{}.days;
   int idle = 600;
   bool on_demand = false;
 };
@@ -75,7 +75,7 @@ service::ServiceOptions options_of(const ServeArguments& arguments) {
     options.memory_bytes = bytes_of_option("--memory", arguments.memory);
   options.retention.days = arguments.retention_days;
   if (!arguments.retention_size.empty())
-    options.retention.bytes = bytes_of_option("--retention-size", arguments.retention_size);
+    options.retention.most_bytes = bytes_of_option("--retention-size", arguments.retention_size);
   options.known = known_run_options();
   return options;
 }
@@ -117,10 +117,10 @@ Command serve_command() {
     app.add_option("--gpus", arguments->gpus, "GPUs that jobs may hold together; all")
         ->check(CLI::Range(0, 4096));
     app.add_option("--retention-days", arguments->retention_days,
-                   "Removes jobs so many days after they ended, unless pinned; 0: never")
+                   "Removes jobs so many days after they ended, unless pinned; 30; 0: never")
         ->check(CLI::Range(0, 36500));
     app.add_option("--retention-size", arguments->retention_size,
-                   "Removes the jobs that ended first, unless pinned, while all take more");
+                   "Removes the jobs that ended first, unless pinned, while all take more; 50g");
     app.add_flag("--on-demand", arguments->on_demand,
                  "Ends by itself when there are no jobs and no requests");
     app.add_option("--idle-exit", arguments->idle, "With --on-demand: after so many seconds; 600")

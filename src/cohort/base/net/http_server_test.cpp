@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <atomic>
+#include <random>
 #include <vector>
 
 #include "cohort/base/error.h"
@@ -232,6 +234,26 @@ TEST_F(Http, MistakesAfterAGoodRequestAreAnsweredAndEndTheConnection) {
   EXPECT_THAT(ask("PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\nx"),
               StartsWith("HTTP/1.1 400 "));
   EXPECT_EQ(handled_, 1);
+}
+
+TEST_F(Http, DamagedRequestsDoNoHarm) {
+  start({.requests = 100});
+  const std::string good =
+      "PUT /1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nxyz"
+      "PUT /2 HTTP/1.1\r\nExpect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "5;a=b\r\n12345\r\n0\r\nTrailer: t\r\n\r\nGET /3 HTTP/1.0\r\n\r\n";
+  std::minstd_rand random(7);
+  for (int i = 0; i < 500; ++i) {
+    std::string damaged = good.substr(0, 1 + random() % good.size());
+    for (int changes = static_cast<int>(random() % 4); changes > 0; --changes)
+      damaged[random() % damaged.size()] = static_cast<char>(random());
+    const UniqueFd fd = connect();
+    send_all(fd.get(), damaged, soon(), "the server");
+    ::shutdown(fd.get(), SHUT_WR);
+    EXPECT_THAT(read_all(fd.get()), Not(HasSubstr("and then nothing")));
+  }
+  EXPECT_THAT(ask(good), AllOf(HasSubstr("PUT /1 xyz"), HasSubstr("PUT /2 12345"),
+                               HasSubstr("Connection: close\r\n\r\nGET /3 ")));
 }
 
 TEST_F(Http, AnIdleConnectionIsClosed) {

@@ -118,7 +118,7 @@ TEST_F(HttpStream, OneThatFailsHasNoEnd) {
 
 // What a reader does not take is not made, however long the stream is.
 TEST_F(HttpStream, NothingPilesUpForASlowReader) {
-  constexpr std::size_t kPieces = 2048, kMost = 512;  // 128 MiB, 32 MiB
+  constexpr std::size_t kPieces = 1024, kMost = 512;  // 64 MiB, 32 MiB
   std::atomic<std::size_t> made = 0;
   start([&](const HttpRequest&) {
     return std::make_unique<TestStream>([&](std::string& bytes) {

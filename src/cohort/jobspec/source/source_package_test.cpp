@@ -140,7 +140,7 @@ TEST_F(PackedFolders, ArchivesOfPythonAndGnuTarAreUnpacked) {
   put(source_ / "ä.txt", "umlaut");
   fs::create_symlink("ä.txt", source_ / "link");
   const std::string archive = (scratch_ / "other.tar.gz").string();
-  for (const std::string& format : {"PAX", "GNU"}) {
+  for (const char* format : {"PAX", "GNU"}) {
     put(scratch_ / "pack.py",
         fmt::format(
             "import tarfile\nwith tarfile.open('{}', 'w:gz', format=tarfile.{}_FORMAT) as t:\n"

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <memory>
 #include <span>
 
 #include "cohort/base/error.h"
@@ -31,7 +33,7 @@ struct DescriptorMove {
   int to;
 };
 
-// What the child needs, prepared before fork(): between fork and exec only async-signal-safe calls
+// What the child needs, prepared before clone(): between that and exec only async-signal-safe calls
 // are allowed, since other threads of the launcher may hold locks.
 struct Prepared {
   const char* program;
@@ -40,6 +42,7 @@ struct Prepared {
   int input, output, error;
   std::span<DescriptorMove> moves;
   int error_pipe;
+  unsigned descriptors_end;  // all that it needs have lower numbers
   const rlimit* file_limit;
   pid_t parent;
 };
@@ -53,7 +56,23 @@ int out_of_the_way(int fd, std::span<const DescriptorMove> moves) {
   return fd;
 }
 
-[[noreturn]] void become_task(const Prepared& task) {
+// Sanitizers would follow a stack here that is none of theirs.
+[[noreturn]] [[gnu::no_sanitize_address, gnu::no_sanitize_thread]] void give_up(int error_pipe,
+                                                                                int code) {
+  [[maybe_unused]] ssize_t written = ::write(error_pipe, &code, sizeof code);
+  ::_exit(127);
+}
+
+// A table of descriptors of its own; until here it was the launcher's, which stays as it is.
+[[gnu::no_sanitize_address, gnu::no_sanitize_thread]] void unshare_descriptors(
+    const Prepared& task) {
+  if (::close_range(task.descriptors_end, ~0U, CLOSE_RANGE_UNSHARE) == 0) return;
+  if (::unshare(CLONE_FILES) != 0) give_up(task.error_pipe, errno);  // Linux before 5.9
+}
+
+[[gnu::no_sanitize_address, gnu::no_sanitize_thread]] int become_task(void* prepared) {
+  const auto& task = *static_cast<const Prepared*>(prepared);
+  unshare_descriptors(task);
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != task.parent) ::_exit(127);  // the launcher died before prctl took effect
@@ -73,10 +92,34 @@ int out_of_the_way(int fd, std::span<const DescriptorMove> moves) {
   for (const auto& move : task.moves) ::dup2(move.from, move.to);
   if (task.file_limit) ::setrlimit(RLIMIT_NOFILE, task.file_limit);
   ::execve(task.program, task.arguments, task.environment);
-  int code = errno;
-  [[maybe_unused]] ssize_t written = ::write(error_pipe, &code, sizeof code);
-  ::_exit(127);
+  give_up(error_pipe, errno);
 }
+
+// Not fork(), which copies the page tables of a launcher that grows with its job, nor vfork(), which
+// copies its table of descriptors: starting all tasks would take the square of their number. The
+// child uses this process's memory until execve() and changes nothing in it but the stack that it is
+// given and `moves`; the calling thread waits until then.
+pid_t clone_until_exec(Prepared& prepared) {
+  constexpr std::size_t kStackBytes = 64 * 1024;
+  const auto stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+  return ::clone(become_task, stack.get() + kStackBytes,
+                 CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &prepared);
+}
+
+// Puts descriptors into a window, where there is one, and takes them out again.
+class LowPlacement {
+ public:
+  explicit LowPlacement(DescriptorWindow* window) : window_(window) {}
+  ~LowPlacement() { clear(); }
+  int put(int fd) { return window_ ? window_->put(fd) : fd; }
+  void clear() {
+    if (window_) window_->clear();
+  }
+  unsigned end() const { return window_ ? static_cast<unsigned>(window_->end()) : ~0U; }
+
+ private:
+  DescriptorWindow* window_;
+};
 
 [[noreturn]] void throw_exec_error(const std::string& program, int code) {
   if (code == ENOEXEC)
@@ -106,7 +149,7 @@ int task_fd_number(TaskFd which) {
   return highest - static_cast<int>(which);
 }
 
-pid_t spawn(const SpawnOptions& options) {
+pid_t spawn(const SpawnOptions& options, DescriptorWindow* window) {
   std::vector<std::string> arguments = options.command;
   std::vector<std::string> variables;
   for (const auto& [name, value] : options.environment) variables.push_back(name + "=" + value);
@@ -118,34 +161,33 @@ pid_t spawn(const SpawnOptions& options) {
   UniqueFd null_input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null_input) throw SystemError("cannot open '/dev/null'", errno);
 
+  LowPlacement low(window);
   std::vector<DescriptorMove> moves;
   for (const auto& [fd, becomes] : options.inherited)
-    moves.push_back({.from = fd, .to = task_fd_number(becomes)});
+    moves.push_back({.from = low.put(fd), .to = task_fd_number(becomes)});
   auto argument_pointers = pointers(arguments);
   auto variable_pointers = pointers(variables);
   Prepared prepared{
       .program = program.c_str(),
       .arguments = argument_pointers.data(),
       .environment = variable_pointers.data(),
-      .input = options.input >= 0 ? options.input : null_input.get(),
-      .output = options.output,
-      .error = options.error >= 0 ? options.error : options.output,
+      .input = low.put(options.input >= 0 ? options.input : null_input.get()),
+      .output = low.put(options.output),
+      .error = low.put(options.error >= 0 ? options.error : options.output),
       .moves = moves,
-      .error_pipe = error_writer.get(),
+      .error_pipe = low.put(error_writer.get()),
+      .descriptors_end = low.end(),
       .file_limit = options.file_limit ? &*options.file_limit : nullptr,
       .parent = ::getpid(),
   };
-  // Not fork(), which copies the page tables of a launcher that grows with its job: starting all
-  // tasks would take the square of their number. The child uses this process's memory until
-  // execve() and changes nothing in it but `moves`.
-  pid_t pid = ::vfork();
+  const pid_t pid = clone_until_exec(prepared);
   if (pid < 0)
     throw SystemError(fmt::format("cannot start another process for '{}'", program), errno,
                       {.advice = limits_advice()});
-  if (pid == 0) become_task(prepared);
 
   ::setpgid(pid, pid);  // also from this side, so that kill_group() works at once
   error_writer.reset();
+  low.clear();
   int code = 0;
   ssize_t count;
   do {

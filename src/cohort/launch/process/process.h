@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cohort/cluster/environment.h"
+#include "cohort/launch/process/descriptor_window.h"
 
 namespace cohort::launch {
 
@@ -40,7 +41,8 @@ struct SpawnOptions {
 // inherited but what SpawnOptions names. The kernel kills the process when
 // the calling thread ends (PR_SET_PDEATHSIG), so call it from the thread that lives longest.
 // Throws InvalidInput when the program cannot be executed, SystemError when the machine refuses.
-pid_t spawn(const SpawnOptions& options);
+// With a `window` of a launcher that has many descriptors it takes less time.
+pid_t spawn(const SpawnOptions& options, DescriptorWindow* window = nullptr);
 
 // How a process ended.
 struct ExitStatus {

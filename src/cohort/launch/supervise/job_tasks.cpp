@@ -76,7 +76,8 @@ void JobTasks::start(TaskProcess& task) {
   task.start(planner_->plan(task.id(), incarnation), {.program = identity_.program,
                                                       .secret = services_->secret_fd(),
                                                       .file_limit = file_limit_,
-                                                      .grace = options_.grace});
+                                                      .grace = options_.grace,
+                                                      .window = &window_});
   machine_.on_started(task.id());
 }
 

@@ -69,6 +69,7 @@ class JobTasks {
   EventLoop& loop_;
   Guard& guard_;
   JobMachine& machine_;
+  DescriptorWindow window_;
   Screen screen_;
   OomWatch oom_;
   std::optional<rlimit> file_limit_;  // as the launcher found it, for the tasks

@@ -85,7 +85,7 @@ void TaskProcess::spawn_as(const PlannedTask& plan, const StartOptions& options)
   process.output = writer.get();
   process.file_limit = options.file_limit;
   started_ = std::chrono::steady_clock::now();
-  record_.pid = spawn(process);
+  record_.pid = spawn(process, options.window);
   guard_.watch(record_.pid);
   loop_.add(output_.get(), EPOLLIN, [this](std::uint32_t) { read_output(); });
   record_.started = utc_timestamp();

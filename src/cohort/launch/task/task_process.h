@@ -25,6 +25,7 @@ struct StartOptions {
   int secret = -1;  // the job's, to be inherited
   std::optional<rlimit> file_limit;
   std::chrono::milliseconds grace{5000};  // for a task on another host that loses the launcher
+  DescriptorWindow* window = nullptr;     // process.h
 };
 
 // One task while it runs: its process, the pipe that its output comes through, its log file. The

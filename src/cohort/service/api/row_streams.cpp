@@ -10,8 +10,6 @@ namespace {
 
 constexpr int kRows = 200;  // a page: some 64 KiB
 constexpr std::chrono::milliseconds kRowsPoll{200};
-// How long after a job's end its metrics may still be on their way to the store.
-constexpr Millis kCollectTime = 3000;
 
 }  // namespace
 
@@ -47,7 +45,7 @@ BodyStream::Then MetricStream::fill(std::string& bytes) {
     after_ = row.id;
   }
   if (rows.size() == kRows) return Then::more();
-  const bool is_over = !job || (has_ended(job->state) && utc_now() - job->ended > kCollectTime);
+  const bool is_over = !job || (has_ended(job->state) && job->collected >= job->attempt);
   if (!is_over || !rows.empty()) return Then::wait(kRowsPoll);
   const JobRow gone{.state = JobState::stopped, .reason = "the job was deleted"};
   bytes += to_sse("end", "", dumped(end_json(job ? *job : gone)));

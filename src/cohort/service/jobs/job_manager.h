@@ -1,25 +1,12 @@
 #pragma once
 
-#include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
-#include "cohort/engine/engine.h"
-#include "cohort/jobspec/resolved_job.h"
-#include "cohort/service/store/run_store.h"
+#include "cohort/service/jobs/manager_options.h"
 
 namespace cohort::service {
-
-// Both clocks at one instant. Durations are measured with `steady`; `utc` is for people, and for
-// what must be understood after a restart.
-struct Instant {
-  std::int64_t steady = 0;  // milliseconds; never steps back
-  Millis utc = 0;
-
-  static Instant now();
-};
 
 // Carries jobs from `queued` to their end: decides with the queue what starts, hands attempts to
 // the engines, observes them, writes what it sees to the run store, stops and scales as asked.
@@ -41,16 +28,8 @@ struct Instant {
 // logged and tried again.
 class JobManager {
  public:
-  using Engines = std::map<std::string, std::unique_ptr<engine::Engine>, std::less<>>;
-  // Where an attempt's program lies: the unpacked source of this SHA-256, made if need be.
-  using FindSource = std::function<std::filesystem::path(const std::string& sha256)>;
-
-  struct Options {
-    RunFolders folders;
-    jobspec::Size machine;  // what jobs of engines with a queue may hold together
-    FindSource find_source;
-    std::function<void()> before_change;  // called before each change of store or engine, by tests
-  };
+  using Engines = service::Engines;
+  using Options = ManagerOptions;
 
   JobManager(Options options, Engines engines);
   ~JobManager();  // stop()

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cohort/service/jobs/folder_watch.h"
-#include "cohort/service/jobs/job_manager.h"
 #include "cohort/service/jobs/live_job.h"
+#include "cohort/service/jobs/manager_options.h"
 #include "cohort/service/queue/queue.h"
 
 namespace cohort::service {
@@ -17,8 +17,7 @@ namespace cohort::service {
 // Confined to one thread.
 class JobRounds {
  public:
-  JobRounds(const JobManager::Options& options, const JobManager::Engines& engines,
-            const Instant& now);
+  JobRounds(const ManagerOptions& options, const Engines& engines, const Instant& now);
 
   // One round; `woken`: jobs that changed in the store. Returns when the next one is due.
   std::int64_t round(const std::set<std::string>& woken, const Instant& now);
@@ -54,8 +53,8 @@ class JobRounds {
     return options_.folders.attempt(live.row.id, live.row.attempt);
   }
 
-  const JobManager::Options& options_;
-  const JobManager::Engines& engines_;
+  const ManagerOptions& options_;
+  const Engines& engines_;
   Instant now_;
   RunStore store_;
   Queue queue_;

@@ -27,7 +27,7 @@ void WhatIf::move(const QueueEntry& entry, int instance, int sign) {
   fitting_ += times_in(free_[node], first_.size);
 }
 
-Reservation::Reservation(const Queue::State& queue, const QueueEntry& first, QueueTime now)
+Reservation::Reservation(const QueueState& queue, const QueueEntry& first, QueueTime now)
     : pool_(queue.pool), now_(now) {
   WhatIf then(pool_, first);
   std::map<const QueueEntry*, int> left;  // instances of elastic jobs that gave back

@@ -31,7 +31,7 @@ class WhatIf {
 // a job ends or the first in line changes.
 class Reservation {
  public:
-  Reservation(const Queue::State& queue, const QueueEntry& first, QueueTime now);
+  Reservation(const QueueState& queue, const QueueEntry& first, QueueTime now);
 
   // How many instances of `job` each node takes without delay for the first in line; nothing when
   // that is not enough.

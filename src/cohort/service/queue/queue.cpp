@@ -24,7 +24,7 @@ using Keep = std::pair<QueueEntry*, int>;
 
 // What elastic jobs are to keep so that `first` fits; empty where that does not help, or is under
 // way.
-std::vector<Keep> give_back_for(const QueueEntry& first, const Queue::State& queue) {
+std::vector<Keep> give_back_for(const QueueEntry& first, const QueueState& queue) {
   WhatIf then(queue.pool, first);
   const std::vector<QueueEntry*> givers = queue.givers();
   for (const QueueEntry* entry : givers)
@@ -49,142 +49,56 @@ std::vector<Keep> give_back_for(const QueueEntry& first, const Queue::State& que
   return keep;
 }
 
-}  // namespace
-
-// ---- State ----
-
-void Queue::State::walk(QueueTime now, const std::function<bool(QueueEntry&)>& visit) const {
-  struct Place {
-    double standing;
-    Line::const_iterator next;
-    Line::const_iterator end;
-    double* counted;  // of the user
-  };
-  std::map<std::string_view, double> counted;
-  std::vector<Place> places;
-  const auto later = [](const Place& a, const Place& b) {
-    return std::tie(a.standing, a.next->first) > std::tie(b.standing, b.next->first);
-  };
-  for (const auto& [priority, users] : waiting) {
-    places.clear();
-    for (const auto& [user, line] : users) {
-      const auto [found, is_new] = counted.try_emplace(user);
-      if (is_new) found->second = shares.standing(user, now);
-      places.push_back({found->second, line.begin(), line.end(), &found->second});
-    }
-    std::make_heap(places.begin(), places.end(), later);
-    while (!places.empty()) {
-      std::pop_heap(places.begin(), places.end(), later);
-      Place& place = places.back();
-      QueueEntry& entry = *place.next->second;
-      *place.counted += entry.share * entry.job.least;
-      place.standing = *place.counted;
-      if (++place.next == place.end)
-        places.pop_back();
-      else
-        std::push_heap(places.begin(), places.end(), later);
-      if (!visit(entry)) return;
-    }
-  }
-}
-
-void Queue::State::leave_line(QueueEntry& entry) {
-  const auto priority = waiting.find(entry.job.priority);
-  const auto user = priority->second.find(entry.job.user);
-  user->second.erase(entry.job.id);
-  if (user->second.empty()) priority->second.erase(user);
-  if (priority->second.empty()) waiting.erase(priority);
-  entry.in_line = false;
-  --in_line;
-  pool.release_size(entry.size);
-}
-
-void Queue::State::start(QueueEntry& entry, std::vector<Placed> placement, QueueTime started,
-                         QueueTime now) {
-  entry.started = started;
-  running.emplace(entry.job.id, &entry);
-  hold(entry, std::move(placement), now);
-  if (entry.job.max_run > 0)
-    ends.emplace(std::pair(started + entry.job.max_run, entry.job.id), &entry);
-  if (entry.elastic()) {
-    elastic.emplace(entry.job.id, &entry);
-    pool.use_size(entry.size);
-  }
-}
-
-void Queue::State::hold(QueueEntry& entry, std::vector<Placed> placement, QueueTime now) {
-  shares.hold(entry.job.user, entry.share * static_cast<double>(placement.size()), now);
-  std::move(placement.begin(), placement.end(), std::back_inserter(entry.placement));
-  entry.asked = entry.held();
-}
-
-void Queue::State::give_back_last(QueueEntry& entry, int keep, QueueTime now) {
-  const std::vector<Placed> last(entry.placement.begin() + keep, entry.placement.end());
-  pool.give_back(entry.size, last);
-  shares.hold(entry.job.user, -entry.share * static_cast<double>(last.size()), now);
-  entry.placement.resize(static_cast<std::size_t>(keep));
-}
-
-std::vector<QueueEntry*> Queue::State::givers() const {
-  std::vector<QueueEntry*> givers;
-  for (const auto& [id, entry] : elastic)
-    if (entry->held() > entry->job.least) givers.push_back(entry);
-  std::stable_sort(givers.begin(), givers.end(), [](const QueueEntry* a, const QueueEntry* b) {
-    return std::make_tuple(a->job.priority, b->held() - b->job.least) <
-           std::make_tuple(b->job.priority, a->held() - a->job.least);
-  });
-  return givers;
-}
-
-void Queue::State::decide_starts(QueueTime now, Decision& decision) {
+void decide_starts(QueueState& queue, QueueTime now, Decision& decision) {
   std::vector<QueueEntry*> started;
   const auto begin = [&](QueueEntry& entry, std::vector<Placed> placement) {
     decision.starts.push_back({entry.job.id, placement});
-    start(entry, std::move(placement), now, now);
+    queue.start(entry, std::move(placement), now, now);
     started.push_back(&entry);
   };
   QueueEntry* first = nullptr;
   std::optional<Reservation> reservation;
   int looked_at = 0;
-  walk(now, [&](QueueEntry& entry) {
-    const std::int64_t fitting = pool.fitting(entry.size);
-    const bool alone = in_line - static_cast<int>(started.size()) == 1;
+  queue.walk(now, [&](QueueEntry& entry) {
+    const std::int64_t fitting = queue.pool.fitting(entry.size);
+    const bool alone = queue.in_line - static_cast<int>(started.size()) == 1;
     if (fitting < entry.job.least) {
       if (!first) first = &entry;
     } else if (!first) {
       const int count =
           alone ? static_cast<int>(std::min<std::int64_t>(entry.limit, fitting)) : entry.job.least;
-      begin(entry, pool.take(entry.size, count));
+      begin(entry, queue.pool.take(entry.size, count));
     } else {
-      if (!reservation) reservation.emplace(*this, *first, now);
+      if (!reservation) reservation.emplace(queue, *first, now);
       if (const auto room = reservation->room_for(entry)) {
-        begin(entry, pool.take(entry.size, entry.job.least, *room));
+        begin(entry, queue.pool.take(entry.size, entry.job.least, *room));
         reservation->took(entry);
       }
     }
-    return !first || (pool.something_fits() && ++looked_at <= kBackfillDepth);
+    return !first || (queue.pool.something_fits() && ++looked_at <= Queue::kBackfillDepth);
   });
-  for (QueueEntry* entry : started) leave_line(*entry);
+  for (QueueEntry* entry : started) queue.leave_line(*entry);
   if (first)
-    for (const auto& [entry, keep] : give_back_for(*first, *this)) ask(*entry, keep, decision);
+    for (const auto& [entry, keep] : give_back_for(*first, queue))
+      queue.ask(*entry, keep, decision);
 }
 
-void Queue::State::grow(QueueTime now, Decision& decision) {
+void grow(QueueState& queue, QueueTime now, Decision& decision) {
   std::map<std::string, QueueEntry*> grown;
   while (true) {
     QueueEntry* next = nullptr;
     double least = 1;
-    for (auto& [id, entry] : elastic) {
+    for (auto& [id, entry] : queue.elastic) {
       const double part = static_cast<double>(entry->held() - entry->job.least) /
                           static_cast<double>(entry->job.most - entry->job.least);
       if (entry->asked == entry->held() && entry->held() < entry->limit && part < least &&
-          pool.fitting(entry->size) > 0) {
+          queue.pool.fitting(entry->size) > 0) {
         next = entry;
         least = part;
       }
     }
     if (!next) break;
-    hold(*next, pool.take(next->size, 1), now);
+    queue.hold(*next, queue.pool.take(next->size, 1), now);
     grown.emplace(next->job.id, next);
   }
   for (auto& [id, entry] : grown) {
@@ -197,16 +111,10 @@ void Queue::State::grow(QueueTime now, Decision& decision) {
   }
 }
 
-void Queue::State::ask(QueueEntry& entry, int keep, Decision& decision) {
-  entry.asked = keep;
-  decision.scales.push_back(
-      {entry.job.id, keep, {entry.placement.begin(), entry.placement.begin() + keep}});
-}
-
-// ---- Queue ----
+}  // namespace
 
 Queue::Queue(const std::vector<jobspec::Size>& nodes, QueueTime half_life)
-    : state_(std::make_unique<State>(nodes, half_life)) {}
+    : state_(std::make_unique<QueueState>(nodes, half_life)) {}
 
 Queue::~Queue() = default;
 
@@ -284,8 +192,8 @@ void Queue::returned(std::string_view id, QueueTime now) {
 
 Decision Queue::decide(QueueTime now) {
   Decision decision;
-  state_->decide_starts(now, decision);
-  if (state_->in_line == 0) state_->grow(now, decision);
+  decide_starts(*state_, now, decision);
+  if (state_->in_line == 0) grow(*state_, now, decision);
   for (auto& [id, entry] : state_->elastic)
     if (entry->asked > entry->limit) state_->ask(*entry, entry->limit, decision);
   return decision;

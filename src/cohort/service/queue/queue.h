@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -8,7 +7,7 @@
 #include <vector>
 
 #include "cohort/jobspec/resolved_job.h"
-#include "cohort/service/queue/node_pool.h"
+#include "cohort/service/queue/queue_types.h"
 
 // Which job starts when, with how many instances, on which nodes and GPUs. No clock, no thread, no
 // file: the caller tells what happens and when, and carries out what is decided. The same calls
@@ -47,35 +46,7 @@
 // Confined to one thread. Failure: a broken invariant (COHORT_CHECK) only.
 namespace cohort::service {
 
-using QueueTime = std::int64_t;  // milliseconds of a clock that never steps back
-
-struct QueueJob {
-  std::string id;  // among equals in line, ids that sort before came before
-  std::string name;
-  std::string user;
-  int priority = 0;
-  jobspec::Size instance;
-  int least = 1;
-  int most = 1;
-  bool scales = false;    // may grow and give back while it runs
-  QueueTime max_run = 0;  // 0: endless
-};
-
-struct QueueStart {
-  std::string id;
-  std::vector<Placed> placement;  // of each instance
-};
-
-struct QueueScale {
-  std::string id;
-  int instances = 0;
-  std::vector<Placed> placement;  // after it
-};
-
-struct Decision {
-  std::vector<QueueStart> starts;
-  std::vector<QueueScale> scales;
-};
+struct QueueState;
 
 class Queue {
  public:
@@ -114,10 +85,8 @@ class Queue {
   std::vector<std::string> line(int count, QueueTime now) const;
   jobspec::Size free() const;
 
-  struct State;  // queue_state.h
-
  private:
-  std::unique_ptr<State> state_;
+  std::unique_ptr<QueueState> state_;
 };
 
 }  // namespace cohort::service

@@ -44,7 +44,7 @@ std::string never_fits(const QueueEntry& entry, const NodePool& pool) {
                      words_of(entry.size), pool.fitting_when_empty(entry.size));
 }
 
-std::string shortage(const QueueEntry& first, const Queue::State& queue) {
+std::string shortage(const QueueEntry& first, const QueueState& queue) {
   std::string text = fmt::format("waits for {} instances of {}: {} fit now", first.job.least,
                                  words_of(first.size), queue.pool.fitting(first.size));
   for (const std::size_t kind : kOrder) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cohort/service/queue/fair_shares.h"
-#include "cohort/service/queue/queue.h"
+#include "cohort/service/queue/queue_types.h"
 
 namespace cohort::service {
 
@@ -27,10 +27,11 @@ struct QueueEntry {
   bool elastic() const { return job.scales && job.least < job.most; }
 };
 
-struct Queue::State {
+// All that the queue knows, and the moves that keep it consistent.
+struct QueueState {
   using Line = std::map<std::string, QueueEntry*>;  // of one user, by id
 
-  explicit State(const std::vector<jobspec::Size>& nodes, QueueTime half_life)
+  QueueState(const std::vector<jobspec::Size>& nodes, QueueTime half_life)
       : pool(nodes), shares(half_life) {}
 
   NodePool pool;
@@ -51,9 +52,7 @@ struct Queue::State {
   void start(QueueEntry& entry, std::vector<Placed> placement, QueueTime started, QueueTime now);
   void hold(QueueEntry& entry, std::vector<Placed> placement, QueueTime now);
   void give_back_last(QueueEntry& entry, int keep, QueueTime now);  // all but the first `keep`
-  void ask(QueueEntry& entry, int keep, Decision& decision);
-  void decide_starts(QueueTime now, Decision& decision);
-  void grow(QueueTime now, Decision& decision);
+  void ask(QueueEntry& entry, int keep, Decision& decision);        // to give the others back
   // Elastic jobs in the order in which they give back.
   std::vector<QueueEntry*> givers() const;
 };
