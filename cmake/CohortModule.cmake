@@ -18,7 +18,7 @@ function(cohort_module name)
 endfunction()
 
 # Not under ThreadSanitizer: one thread each.
-set(COHORT_ONE_THREAD cluster_dialects_test membership_ledger_test membership_protocol_test
+set(COHORT_ONE_THREAD cluster_dialects_test jobspec_test membership_ledger_test membership_protocol_test
     membership_simulation_test tools_test)
 
 # ctest runs as many tests at once as their slots (PROCESSORS) allow; tests/run-ctest gives it two a core.

@@ -192,18 +192,21 @@ void read_max_run(const Value& value, JobSpec& spec) {
 std::pair<std::string, std::string> read_pair(const Value& value, const std::string& first,
                                               const std::string& second, bool may_be_empty) {
   std::pair<std::string, std::string> result;
+  bool has_second = false;
   for (const auto& [key, below] : value.entries()) {
     std::string small = key;
     std::transform(small.begin(), small.end(), small.begin(),
                    [](unsigned char c) { return std::tolower(c); });
-    if (small == first)
+    if (small == first) {
       result.first = below.text();
-    else if (small == second)
+    } else if (small == second) {
       result.second = may_be_empty ? below.word() : below.text();
-    else
+      has_second = true;
+    } else {
       below.refuse_key(key, {first, second});
+    }
   }
-  if (result.first.empty() || (result.second.empty() && !may_be_empty))
+  if (result.first.empty() || !has_second)
     value.refuse(fmt::format("must have {} and {}", first, second));
   return result;
 }

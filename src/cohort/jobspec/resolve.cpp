@@ -8,6 +8,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/jobspec/job_environment.h"
 #include "cohort/jobspec/resources.h"
 #include "cohort/jobspec/words.h"
 
@@ -209,7 +210,8 @@ void add_size_words(const ResolvedJob& job, int processes_per_instance, Words& w
   const int threads =
       std::max(1, static_cast<int>(std::floor(job.instance.cores / processes_per_instance)));
   if (is_free("threads-per-task")) add(words, {"--threads-per-task", std::to_string(threads)});
-  if (job.instance.gpus > 0 && job.spec.distribution != Distribution::mpi &&
+  // Workers of an elastic job share what there is: their most may need more GPUs than are there now.
+  if (job.instance.gpus > 0 && job.spec.distribution != Distribution::mpi && !job.spec.elastic &&
       is_free("gpus-per-worker"))
     add(words, {"--gpus-per-worker", std::to_string(job.instance.gpus / processes_per_instance)});
 }
@@ -240,7 +242,8 @@ ResolvedJob resolve(const JobSpec& asked, const Machine& machine, const Catalogu
 
   const bool workers_were_said = spec.instance_count || spec.distribution != Distribution::none;
   job.run_words = task_words(job, workers_were_said);
-  if (resources.was_said) add_size_words(job, processes_per_instance, job.run_words);
+  if (resources.was_said || machine.is_shared)
+    add_size_words(job, processes_per_instance, job.run_words);
   if (spec.restarts) add(job.run_words, {"--max-restarts", std::to_string(*spec.restarts)});
   const Words options = run_option_words(spec.run_options);
   job.run_words.insert(job.run_words.end(), options.begin(), options.end());
@@ -252,6 +255,10 @@ ResolvedJob resolve(const JobSpec& asked, const Machine& machine, const Catalogu
     job.mpirun_words.insert(job.mpirun_words.end(), mpi.words.begin(), mpi.words.end());
     job.notes.insert(job.notes.end(), mpi.notes.begin(), mpi.notes.end());
   }
+  for (const auto& [channel, input] : spec.inputs)
+    if (channel_place(input).find("://") != std::string::npos)
+      job.notes.push_back(
+          fmt::format("input '{}' is {}: the program reads it itself", channel, input));
   job.runtime = choose_runtime(spec, machine, catalogues, job.notes);
   return job;
 }

@@ -31,7 +31,8 @@ const KnownOptions kRunOptions{{"workers", "ps", "layout", "elastic", "chief-nam
 Machine machine(double cores = 4, std::uint64_t gibibytes = 16, int gpus = 0) {
   return {.size = {.cores = cores, .memory_bytes = gibibytes * kGiBytes, .gpus = gpus},
           .hosts = 1,
-          .version_at_hand = {}};
+          .version_at_hand = {},
+          .is_shared = false};
 }
 
 // `rest` are further fields, as JSON.
@@ -145,6 +146,11 @@ TEST(Resolve, EntryPointsRunUnderTheirInterpreters) {
         HasSubstr("not inside source_dir"));
 }
 
+TEST(Resolve, InputsThatNoFolderHoldsAreNoted) {
+  EXPECT_THAT(resolved(R"("inputs": {"a": "s3://bucket/x", "b": "file:///d", "c": "/d"})").notes,
+              ElementsAre(AllOf(HasSubstr("'a'"), HasSubstr("s3://bucket/x"))));
+}
+
 TEST(Resolve, NamesComeFromTheProgram) {
   const auto name = [](const std::string& json) {
     return resolve(spec_from_json(json, kRunOptions), machine(), {}).spec.name;
@@ -169,6 +175,17 @@ TEST(Resources, OwnSizesBeyondTheMachineAreRefusedWithWhatThereIs) {
   EXPECT_THAT(run_line(gpus), HasSubstr("--gpus-per-worker 2"));
 }
 
+TEST(Resources, InstancesOfASharedMachineAreHeldToTheirSize) {
+  Machine shared = machine(8, 16, 4);
+  shared.is_shared = true;
+  EXPECT_EQ(run_line(resolved(R"("quiet": true)", shared)), "--threads-per-task 1 --quiet");
+  EXPECT_EQ(run_line(resolved(R"("cores": 2, "gpus": 2)", shared)),
+            "--threads-per-task 2 --gpus-per-worker 2");
+  EXPECT_EQ(run_line(resolved(R"("threads_per_task": 3)", shared)), "--threads-per-task 3");
+  EXPECT_EQ(run_line(resolved(R"("gpus": 2, "elastic": {"min": 1, "max": 8})", shared)),
+            "--workers 1:8 --elastic --threads-per-task 1");
+}
+
 TEST(Resources, APlatformsNameRunsWithWhatThereIsAndSaysSo) {
   const ResolvedJob job = resolved(R"("instance_type": "ml.p3.2xlarge", "instance_count": 2)");
   EXPECT_EQ(job.instance, (Size{.cores = 2, .memory_bytes = 8 * kGiBytes, .gpus = 0}));
@@ -189,7 +206,7 @@ TEST(Resources, HostsAreMachinesOfTheirOwn) {
   three.hosts = 3;
   EXPECT_EQ(resolved(R"("instance_type": "4x8g", "instance_count": 3)", three).instance.cores, 4);
   EXPECT_THAT(refusal(R"("instance_type": "4x8g", "instance_count": 4)", three),
-              HasSubstr("each of the 3 hosts has 4 cores"));
+              HasSubstr("each host has 4 cores"));
 }
 
 TEST(Resources, LocalIsAnEqualShare) {
@@ -283,9 +300,25 @@ TEST(Runtime, AnotherVersionAtHandIsSaid) {
   EXPECT_THAT(notes(R"("py_version": "py311")"), IsEmpty());
 }
 
+TEST(Runtime, TheVirtualEnvironmentOfTheSubmitterIsTakenUnlessACatalogueNamesOne) {
+  const std::string fields = R"("framework": "tensorflow", "framework_version": "1.14.0",
+                                "env": {"VIRTUAL_ENV": "/envs/ann"})";
+  Machine at = machine();
+  at.version_in_venv = [](std::string_view, const std::string& venv) { return venv + "/2.15.1"; };
+  const ResolvedJob own = resolved(fields, at, {});
+  EXPECT_EQ(own.runtime.kind, RuntimeEnvironment::Kind::venv);
+  EXPECT_EQ(own.runtime.place, "/envs/ann");
+  EXPECT_THAT(own.notes, ElementsAre(HasSubstr("the one at hand is /envs/ann/2.15.1")));
+  EXPECT_EQ(resolved(R"("env": {"VIRTUAL_ENV": "/v"})", machine(), {}).runtime.place, "/v");
+  Catalogues site;
+  site.environments.push_back({.framework = "tensorflow", .place = "/opt/tf"});
+  EXPECT_EQ(resolved(fields, at, site).runtime.place, "/opt/tf");
+}
+
 TEST(Runtime, ThePythonAtHandIsAsked) {
   EXPECT_THAT(version_at_hand("python"), ::testing::StartsWith("3."));
   EXPECT_EQ(version_at_hand("no-such-package"), "");
+  EXPECT_EQ(version_in_venv("python", "/no/such/folder"), "");
 }
 
 TEST(JobEnvironment, TellsChannelsFoldersAndHyperparameters) {

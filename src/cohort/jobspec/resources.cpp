@@ -30,16 +30,15 @@ std::string same_case(std::string_view text) {
 
 // What each of `count` instances has when they share the machines equally.
 Size share_of(const Machine& machine, int count) {
-  const int per_host = (count + machine.hosts - 1) / machine.hosts;
+  const int per_host = 1 + (count - 1) / machine.hosts;
   return {.cores = machine.size.cores / per_host,
           .memory_bytes = machine.size.memory_bytes / static_cast<std::uint64_t>(per_host),
           .gpus = machine.size.gpus / per_host};
 }
 
 std::string there_is(const Machine& machine) {
-  return machine.hosts == 1
-             ? fmt::format("this machine has {}", to_words(machine.size))
-             : fmt::format("each of the {} hosts has {}", machine.hosts, to_words(machine.size));
+  return fmt::format("{} has {}", machine.hosts == 1 ? "this machine" : "each host",
+                     to_words(machine.size));
 }
 
 NamedSize size_of_type(const std::string& type, int least, const Machine& machine,

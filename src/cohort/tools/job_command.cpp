@@ -47,10 +47,9 @@ jobspec::JobSpec read_description(const std::string& file, const jobspec::KnownO
 
 // A job file, with what follows from it as comments.
 std::string as_toml(const jobspec::ResolvedJob& job) {
-  std::string text =
-      fmt::format("# {} instance{} with {}, {} process{} that train\n", job.instances,
-                  job.instances == 1 ? "" : "s", to_words(job.instance), job.processes,
-                  job.processes == 1 ? "" : "es");
+  std::string text = fmt::format("# {} instance{} with {}; {} training process{}\n", job.instances,
+                                 job.instances == 1 ? "" : "s", to_words(job.instance),
+                                 job.processes, job.processes == 1 ? "" : "es");
   Words words = {"cohort", "run"};
   words.insert(words.end(), job.run_words.begin(), job.run_words.end());
   words.push_back("--");

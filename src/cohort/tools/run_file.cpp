@@ -102,9 +102,11 @@ void add_job_file(const fs::path& path, RunWords& words) {
     spec.entry_point = (fs::path(spec.source_dir) / spec.entry_point).string();
   spec.source_dir.clear();
   require_this_machine(spec);
+  jobspec::Machine machine = this_machine();
+  machine.is_shared = false;  // nothing is reserved, so nothing is held back
   ResolvedJob job;
   try {
-    job = jobspec::resolve(spec, this_machine(), jobspec::read_catalogues({}));
+    job = jobspec::resolve(spec, machine, jobspec::read_catalogues({}));
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("{}: {}", path.string(), error.message()), error.context());
   }
@@ -117,8 +119,7 @@ void add_job_file(const fs::path& path, RunWords& words) {
     words.file_arguments.insert(words.file_arguments.end(), {option, value});
   };
   if (!job.spec.output.empty()) add("--output", job.spec.output);
-  if (const auto limit = job.spec.max_run.count(); limit > 0)
-    add("--max-run", std::to_string(limit));
+  if (job.spec.max_run.count() > 0) add("--max-run", std::to_string(job.spec.max_run.count()));
   for (const auto& [name, value] : variables_of(job)) add("--env", name + "=" + value);
   words.program = program_of(job);
 }
