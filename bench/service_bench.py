@@ -70,7 +70,8 @@ def measure_queue(arguments, targets):
                                       timeout=LIMIT).stdout) for _ in range(1 if arguments.quick else 5)]
     seconds = [run["seconds"] for run in runs]
     targets.record("queue_simulation_s", seconds)
-    print(f"queue: 10,000 jobs on 1,000 nodes, {runs[0]['decisions']} decisions, in {statistics.median(seconds):.2f} s; "
+    print(f"queue: 10,000 jobs on 1,000 nodes, {runs[0]['decisions']} decisions, in {statistics.median(seconds):.2f} "
+          f"processor seconds; "
           f"{runs[0]['used']:.0%} of the cores used", flush=True)
     targets.expect("queue_simulation_s", statistics.median(seconds), "<", 1)
 

@@ -14,7 +14,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/sanitized_test.h"
 #include "cohort/base/soon_test.h"
-#include "cohort/engine/source_package.h"
+#include "cohort/jobspec/source/source_package.h"
 
 namespace cohort::engine {
 namespace {
@@ -99,9 +99,9 @@ AttemptRequest EngineConformance::source_job(const std::map<std::string, std::st
     fs::create_directories((code / name).parent_path());
     std::ofstream(code / name) << text;
   }
-  const PackedSource packed = pack_source(code);
+  const jobspec::PackedSource packed = jobspec::pack_source(code);
   write_file_atomically(sources / (packed.id + ".tar.gz"), packed.archive);
-  request.source = unpack_source(sources / (packed.id + ".tar.gz"), packed.id, sources);
+  request.source = jobspec::unpack_source(sources / (packed.id + ".tar.gz"), packed.id, sources);
   request.job.spec.source = packed.id;
   request.job.program = program;
   return request;

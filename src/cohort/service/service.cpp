@@ -12,10 +12,10 @@
 #include "cohort/cluster/environment.h"
 #include "cohort/engine/hosts_engine.h"
 #include "cohort/engine/local_engine.h"
-#include "cohort/engine/source_package.h"
 #include "cohort/jobspec/catalogue.h"
 #include "cohort/jobspec/resolve.h"
 #include "cohort/jobspec/runtime_probe.h"
+#include "cohort/jobspec/source/source_package.h"
 #include "cohort/launch/plan/task_environment.h"
 #include "cohort/service/api/admin_token.h"
 #include "cohort/service/api/api.h"
@@ -130,8 +130,8 @@ struct Service::State {
                  .machine = machine_of(options),
                  .find_source =
                      [folders = options.folders](const std::string& sha256) {
-                       return engine::unpack_source(source_file(folders, sha256), sha256,
-                                                    folders.sources());
+                       return jobspec::unpack_source(source_file(folders, sha256), sha256,
+                                                     folders.sources());
                      }},
                 make_engines()),
         collector({.folders = options.folders,

@@ -1,4 +1,4 @@
-#include "cohort/engine/source_package.h"
+#include "cohort/jobspec/source/source_package.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/engine/gzip.h"
-#include "cohort/engine/tar_format.h"
+#include "cohort/jobspec/source/gzip.h"
+#include "cohort/jobspec/source/tar_format.h"
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 namespace {
 
 namespace fs = std::filesystem;
@@ -230,4 +230,4 @@ TEST_F(PackedFolders, SeveralProcessesUnpackOnce) {
 }
 
 }  // namespace
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

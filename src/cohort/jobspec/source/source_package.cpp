@@ -1,4 +1,4 @@
-#include "cohort/engine/source_package.h"
+#include "cohort/jobspec/source/source_package.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,11 +15,11 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
-#include "cohort/engine/gzip.h"
-#include "cohort/engine/ignore_rules.h"
-#include "cohort/engine/tar_format.h"
+#include "cohort/jobspec/source/gzip.h"
+#include "cohort/jobspec/source/ignore_rules.h"
+#include "cohort/jobspec/source/tar_format.h"
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 namespace {
 
 namespace fs = std::filesystem;
@@ -373,4 +373,4 @@ bool is_source_id(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec
