@@ -159,6 +159,13 @@ class Client:
                 return
             after = page["next"]
 
+    def follow_metrics(self, job: str, name: Optional[str] = None) -> Iterator[JsonObject]:
+        """Values as they come, until the job has ended and all that it left has been read."""
+        query = {"name": name, "after": 0}
+        for event in self._follow(_path(job, "metrics"), query, None, lambda event: event.kind == "end"):
+            if event.kind == "metric":
+                yield event.json()
+
     # Files.
 
     def files(self, job: str) -> List[JsonObject]:

@@ -13,7 +13,7 @@ from cohort.connection import JsonObject
 from cohort.errors import CohortError, JobFailed, JobStopped
 from cohort.interrupt import Answer, ask_about
 from cohort.log_printer import LogPrinter
-from cohort.tables import MetricTable
+from cohort.tables import COLUMNS, MetricTable
 
 ENDED = ("succeeded", "failed", "stopped")
 Logs = Union[None, bool, str, Sequence[str]]
@@ -69,9 +69,10 @@ class Job:
         self.client.delete(self.id)
 
     def metrics(self, name: Optional[str] = None) -> MetricTable:
-        """What the job reported so far; of one metric, where a name is given."""
-        columns = ("name", "step", "value", "time")
-        return MetricTable({column: row[column] for column in columns} for row in self.client.metrics(self.id, name))
+        """What the job reported so far, all of it once the job has ended; of one metric, where a name is given."""
+        ended = self.status() in ENDED
+        rows = self.client.follow_metrics(self.id, name) if ended else self.client.metrics(self.id, name)
+        return MetricTable({column: row[column] for column in COLUMNS} for row in rows)
 
     def files(self) -> List[JsonObject]:
         return self.client.files(self.id)

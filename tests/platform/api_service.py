@@ -66,7 +66,7 @@ class Service:
         if lines == 4:
             self.address = self.said[2].removeprefix("listens at ")
             self.token = pathlib.Path(self.said[3].removeprefix("token of an admin: ")).read_text().strip()
-        # Nobody reads on: a full pipe must not stop the service.
+        # What it writes later is read on: a full pipe must not stop the service.
         self.errors = []
         threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True).start()
 
@@ -150,6 +150,7 @@ class Stream:
             if "data" in event:
                 yield event["event"], json.loads(event["data"])
             event = {}
+        self.close()
 
     def take(self, count):
         found = []
@@ -160,6 +161,7 @@ class Stream:
         return found
 
     def close(self):
+        self.response.close()
         self.connection.close()
 
 

@@ -333,7 +333,7 @@ class StartAndEnd(ServiceTest):
         end.touch()
         self.assertEqual(again.wait_until(job, {"succeeded"})["attempt"], 1)
 
-    def test_one_on_demand_ends_when_nobody_needs_it(self):
+    def test_one_on_demand_ends_when_it_is_not_needed(self):
         service = self.serve("--on-demand", "--idle-exit", 1)
         job = service.submit([sys.executable, "-c", "import time; time.sleep(1.5)"])
         self.assertEqual(service.process.wait(PATIENCE), 0)

@@ -116,21 +116,29 @@ class Jobs(ServiceTest):
         """A fit() in a terminal that is interrupted, and whose question gets this answer."""
         terminal, other_end = pty.openpty()
         self.addCleanup(os.close, terminal)
-        process, go = self.fit_waiting(name, stdin=other_end)
+        process, go = self.fit_waiting(name, stdin=other_end, stderr=other_end)
         os.close(other_end)
         process.send_signal(signal.SIGINT)
+        self.shown_until(terminal, b"(l)eave it running?")
         os.write(terminal, answer)
-        return process, go
+        return process, go, terminal
+
+    def shown_until(self, terminal, text):
+        """Reads what the terminal shows until `text` has come."""
+        shown = b""
+        while text not in shown:
+            more = os.read(terminal, 4096)
+            self.assertTrue(more, f"{text} never came, only: {shown}")
+            shown += more
 
     def test_interrupted_in_a_terminal_the_job_is_stopped_if_the_person_says_so(self):
-        process, _ = self.answered("stopped", b"s\n")
-        printed, said = process.communicate(timeout=PATIENCE)
-        self.assertIn("(l)eave it running?", printed + said)
-        self.assertRegex(said, r"cohort: job \S+ is stopped\n")
+        process, _, terminal = self.answered("stopped", b"s\n")
+        self.shown_until(terminal, b" is stopped")
+        process.communicate(timeout=PATIENCE)
         self.assertEqual(cohort.attach("stopped").status(), "stopped")
 
     def test_interrupted_in_a_terminal_it_goes_on_where_it_was_if_the_person_says_so(self):
-        process, go = self.answered("going-on", b"w\n")
+        process, go, _ = self.answered("going-on", b"w\n")
         go.touch()
         printed, _ = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 0)

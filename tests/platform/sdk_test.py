@@ -276,9 +276,9 @@ class Following(SdkTest):
 
 class Afterwards(SdkTest):
     def attached(self, script):
-        server = self.serve(script)
-        server.job["spec"] = {"hyperparameters": {"epochs": 3}}
-        return TensorFlow.attach(server.job["id"])
+        self.server = self.serve(script)
+        self.server.job["spec"] = {"hyperparameters": {"epochs": 3}}
+        return TensorFlow.attach(self.server.job["id"])
 
     def test_metrics_are_a_list_of_rows_and_print_as_a_table(self):
         rows = [{"id": at + 1, "name": "loss", "step": at, "value": 1 / (at + 1), "time": "2026-11-16T19:00:00Z"}
@@ -288,9 +288,19 @@ class Afterwards(SdkTest):
             if not path.endswith("/metrics"):
                 return usual(handler, method, path)
             after = int(urllib.parse.parse_qs(urllib.parse.urlsplit(handler.path).query)["after"][0])
-            handler.answer(200, {"metrics": rows[after:after + 2], "names": ["loss"], "next": min(after + 2, 3)})
+            if handler.headers["Accept"] == "application/json":
+                page = rows[after:after + 2]
+                return handler.answer(200, {"metrics": page, "names": ["loss"], "next": after + len(page)})
+            for row in rows:
+                handler.stream(f"event: metric\nid: {row['id']}\ndata: {json.dumps(row)}\n\n")
+            handler.stream(end_event(handler.server.job))
 
-        metrics = self.attached(script).metrics()
+        estimator = self.attached(script)
+        self.server.job["state"] = "running"
+        so_far = estimator.metrics()
+        self.server.job["state"] = "succeeded"
+        metrics = estimator.metrics()
+        self.assertEqual(so_far, metrics)
         self.assertEqual([row["value"] for row in metrics], [1, 0.5, 1 / 3])
         self.assertEqual(str(metrics).splitlines()[0].split(), ["name", "step", "value", "time"])
         self.assertEqual(str(metrics).splitlines()[3].split()[:3], ["loss", "2", "0.333333"])

@@ -74,7 +74,7 @@ AttemptRequest read_request(const AttemptFolder& folder) {
   return attempt_from_json(read_own_file(folder.request(), kMostRequestBytes), folder.path);
 }
 
-// A link to a whole file: whoever sees the claim can read it.
+// A link to a whole file: a process that sees the claim can read it.
 bool claim_attempt(const AttemptFolder& folder) {
   const fs::path mine = fmt::format("{}.{}", folder.claim().string(), ::getpid());
   write_file_atomically(mine, process_identity(::getpid()) + "\n", 0600);

@@ -22,6 +22,9 @@ struct AttemptFolder {
   std::filesystem::path ranks() const { return path / "ranks"; }      // logs of MPI's ranks
 };
 
+// The variable that holds the request, as JSON, for tasks on other hosts.
+inline constexpr const char* kTaskVariable = "COHORT_TASK";
+
 // The request as JSON without its folder, and back. The second throws InvalidInput for a text that
 // this version did not write.
 std::string to_json(const AttemptRequest& request);
@@ -40,7 +43,7 @@ std::optional<std::string> claimed_by(const AttemptFolder& folder);
 // pid namespace, the lock of the launcher's folder tells.
 bool supervisor_lives(const AttemptFolder& folder, const std::string& identity);
 
-// An attempt that ended before its job ran: why, and whether somebody had asked it to.
+// An attempt that ended before its job ran, and why.
 struct EarlyEnd {
   std::string failure;
   std::string ended;

@@ -11,9 +11,6 @@
 // What `cohort attempt FOLDER` makes of a request before the launcher runs it.
 namespace cohort::engine {
 
-// The variable that holds the request, as JSON, for tasks on other hosts.
-inline constexpr const char* kTaskVariable = "COHORT_TASK";
-
 // The job for the launcher. `asked` is what the request's run_words say; `cohort` is the program
 // that runs now, and the wrapper of every task (task_start.h). With MPI the launcher has one task,
 // mpirun. Throws InvalidInput.

@@ -108,7 +108,7 @@ std::string failure_of(const AttemptFolder& folder, const ordered_json& record) 
   return text(*cause, "summary");
 }
 
-// What the record says, as long as somebody lives who changes it, and when it says the end.
+// What the record says; it holds as long as the launcher lives, and when it says the end.
 void take_record(const AttemptFolder& folder, const ordered_json& record, AttemptStatus& status) {
   status.state = state_named(text(record, "state"));
   status.exit_code = number(record, "exit_code");
@@ -131,7 +131,7 @@ AttemptStatus attempt_status(const AttemptFolder& folder, bool live) {
       supervisor_lives(folder, *owner);  // before the record is read: it writes that last
   AttemptStatus status{.state = AttemptState::starting};
   ordered_json record = read_record(folder);
-  if (lives && live) record = live_record(std::move(record));
+  if (lives && live && !record.is_null()) record = live_record(std::move(record));
   if (!record.is_null()) take_record(folder, record, status);
   if (const auto early = read_early_end(folder)) {
     status.state = AttemptState::failed;

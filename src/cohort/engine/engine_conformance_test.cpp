@@ -14,7 +14,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/sanitized_test.h"
 #include "cohort/base/soon_test.h"
-#include "cohort/engine/source_package.h"
+#include "cohort/jobspec/source/source_package.h"
 
 namespace cohort::engine {
 namespace {
@@ -90,17 +90,20 @@ AttemptRequest EngineConformance::new_attempt() {
   return request;
 }
 
-AttemptRequest EngineConformance::shell_job(const std::string& script) {
+AttemptRequest EngineConformance::source_job(const std::map<std::string, std::string>& files,
+                                             const std::vector<std::string>& program) {
   AttemptRequest request = new_attempt();
   const fs::path code = request.folder.parent_path() / "code", sources = scratch_ / "sources";
-  fs::create_directories(code);
   fs::create_directories(sources);
-  std::ofstream(code / "main.sh") << script << "\n";
-  const PackedSource packed = pack_source(code);
+  for (const auto& [name, text] : files) {
+    fs::create_directories((code / name).parent_path());
+    std::ofstream(code / name) << text;
+  }
+  const jobspec::PackedSource packed = jobspec::pack_source(code);
   write_file_atomically(sources / (packed.id + ".tar.gz"), packed.archive);
-  request.source = unpack_source(sources / (packed.id + ".tar.gz"), packed.id, sources);
+  request.source = jobspec::unpack_source(sources / (packed.id + ".tar.gz"), packed.id, sources);
   request.job.spec.source = packed.id;
-  request.job.program = {"main.sh"};
+  request.job.program = program;
   return request;
 }
 
@@ -186,6 +189,22 @@ TEST_P(EngineConformance, AnAttemptGoesThroughItsLife) {
   EXPECT_THAT(whole_log(request, "worker:0", 7), HasSubstr("over\n"));
   EXPECT_TRUE(engine().read_log(request.folder, "worker:7", 0, 10).end);
   EXPECT_TRUE(engine().read_log(request.folder, "../../x:0", 0, 10).bytes.empty());
+}
+
+TEST_P(EngineConformance, APythonProgramFindsItsModulesDataAndHyperparameters) {
+  AttemptRequest request =
+      source_job({{"train.py",
+                   "import os, sys\nfrom lib.helper import twice\n"
+                   "print(twice(sys.argv[2]), os.environ['SM_CHANNEL_TRAINING'])\n"
+                   "open(os.environ['SM_MODEL_DIR'] + '/weights', 'w').write('w')\n"},
+                  {"lib/helper.py", "def twice(text): return text + text\n"}},
+                 {"python3", "train.py", "--name", "a b"});
+  const std::string data = scratch_.path().string();
+  request.job.spec.inputs = {{"training", "file://" + data}};
+  engine().submit(request);
+  wait_for(request, AttemptState::succeeded);
+  EXPECT_EQ(whole_log(request, "worker:0"), "a ba b " + data + "\n");
+  EXPECT_EQ(read_file(request.model / "weights"), "w");
 }
 
 TEST_P(EngineConformance, AnotherEngineSeesTheSame) {
@@ -342,6 +361,8 @@ TEST_P(EngineConformance, AnElasticJobBeginsAsSmallAsItIsGivenAndIsScaled) {
   const fs::path member = fs::read_symlink("/proc/self/exe").parent_path() / "member_program";
   const fs::path until = scratch_ / "until";
   request.job.run_words = {"-n", "1:3", "--elastic", "--grace", "1"};
+  request.job.run_words.insert(request.job.run_words.end(), GetParam().elastic_words.begin(),
+                               GetParam().elastic_words.end());
   request.job.instances = request.job.processes = 3;
   request.job.program = {member.string(), "--until", until.string()};
   request.instances = 1;
@@ -350,6 +371,7 @@ TEST_P(EngineConformance, AnElasticJobBeginsAsSmallAsItIsGivenAndIsScaled) {
     const auto deadline = patience();
     while (engine().observe(request.folder).workers != count) {
       ASSERT_FALSE(deadline.expired()) << "waited in vain for members: " << count;
+      ASSERT_FALSE(has_ended(engine().observe(request.folder).state)) << "it ended";
       std::this_thread::sleep_for(kLook);
     }
   };

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ struct EngineUnderTest {
   std::string name;  // letters
   // A new engine, as another process of the service would have it; it may write into the folder.
   std::function<std::unique_ptr<Engine>(const ScratchFolder& scratch)> make;
+  // Options of `cohort run` that an elastic job needs under it.
+  std::vector<std::string> elastic_words;
   // Kills whatever supervises the attempt, as a crash of its machine would.
   std::function<void(const std::filesystem::path& folder)> kill_supervisor;
 };
@@ -30,8 +33,12 @@ class EngineConformance : public ::testing::TestWithParam<EngineUnderTest> {
   // Stops what still runs.
   ~EngineConformance() override;
 
-  // An attempt of a job of its own whose one task runs this script of a shell in its source folder.
-  AttemptRequest shell_job(const std::string& script);
+  // An attempt of a job of its own, with one task.
+  AttemptRequest source_job(const std::map<std::string, std::string>& files,
+                            const std::vector<std::string>& program);
+  AttemptRequest shell_job(const std::string& script) {
+    return source_job({{"main.sh", script + "\n"}}, {"main.sh"});
+  }
   AttemptRequest new_attempt();
 
   Engine& engine() { return *engine_; }

@@ -43,42 +43,30 @@ std::vector<std::string> one_host(const ScratchFolder& scratch) {
   return {"--hosts", "elsewhere:3", "--remote-shell", shell.string(), "--address", "127.0.0.1"};
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    OnThisMachine, EngineConformance,
-    ::testing::Values(EngineUnderTest{.name = "Local",
-                                      .make =
-                                          [](const ScratchFolder&) {
-                                            return std::make_unique<LocalEngine>(built_cohort());
-                                          },
-                                      .kill_supervisor = kill_claimant},
-                      EngineUnderTest{.name = "Hosts",
-                                      .make =
-                                          [](const ScratchFolder& scratch) {
-                                            return std::make_unique<HostsEngine>(one_host(scratch),
-                                                                                 built_cohort());
-                                          },
-                                      .kill_supervisor = kill_claimant}),
-    [](const auto& info) { return info.param.name; });
+const EngineUnderTest kLocal{
+    .name = "Local",
+    .make = [](const ScratchFolder&) { return std::make_unique<LocalEngine>(built_cohort()); },
+    .elastic_words = {},
+    .kill_supervisor = kill_claimant};
 
-// The fixture of the suite, for tests that are no part of it.
-class LocalAttempts : public EngineConformance {};
-INSTANTIATE_TEST_SUITE_P(
-    OnThisMachine, LocalAttempts,
-    ::testing::Values(EngineUnderTest{
-        .name = "Local",
-        .make = [](const ScratchFolder&) { return std::make_unique<LocalEngine>(built_cohort()); },
-        .kill_supervisor = kill_claimant}));
-
-class HostAttempts : public EngineConformance {};
-INSTANTIATE_TEST_SUITE_P(OnThisMachine, HostAttempts,
-                         ::testing::Values(EngineUnderTest{
-                             .name = "Hosts",
+// An elastic job would leave out hosts that cannot reach 127.0.0.1: its host is this machine.
+const EngineUnderTest kHosts{.name = "Hosts",
                              .make =
                                  [](const ScratchFolder& scratch) {
                                    return std::make_unique<HostsEngine>(one_host(scratch),
                                                                         built_cohort());
                                  },
-                             .kill_supervisor = kill_claimant}));
+                             .elastic_words = {"--hosts", "localhost:3"},
+                             .kill_supervisor = kill_claimant};
+
+INSTANTIATE_TEST_SUITE_P(OnThisMachine, EngineConformance, ::testing::Values(kLocal, kHosts),
+                         [](const auto& info) { return info.param.name; });
+
+// With the fixture of the suite, and no part of it.
+class LocalAttempts : public EngineConformance {};
+INSTANTIATE_TEST_SUITE_P(OnThisMachine, LocalAttempts, ::testing::Values(kLocal));
+class HostAttempts : public EngineConformance {};
+INSTANTIATE_TEST_SUITE_P(OnThisMachine, HostAttempts, ::testing::Values(kHosts));
 
 TEST_P(LocalAttempts, TheRequestIsNotForOthersToRead) {
   const AttemptRequest request = shell_job("true");
@@ -136,7 +124,7 @@ TEST_P(LocalAttempts, ARealMpirunStartsTheRanks) {
   const std::string log = whole_log(request, "worker:0");
   EXPECT_THAT(log, HasSubstr("[1,0]<stdout>:rank 0 of 4 on algo-1 launcher none\n"));
   EXPECT_THAT(log, HasSubstr("[1,3]<stdout>:rank 3 of 4 on algo-2 launcher none\n"));
-  EXPECT_EQ(whole_log(request, "rank:2"), "rank 2 of 4 on algo-2 launcher none\n");
+  EXPECT_EQ(whole_log(request, "rank:2"), "[1,2]<stdout>:rank 2 of 4 on algo-2 launcher none\n");
   EXPECT_EQ(read_file(AttemptFolder{request.folder}.host_file()), "localhost slots=4\n");
 }
 
@@ -159,6 +147,22 @@ TEST_P(HostAttempts, TheSourceIsPutOnAHostOnce) {
   wait_for(second, AttemptState::succeeded);
   EXPECT_EQ(whole_log(first, "worker:0"), whole_log(second, "worker:0"));  // the same folder
   EXPECT_TRUE(fs::is_directory(scratch_ / "home/.cache/cohort/sources" / first.job.spec.source));
+}
+
+TEST_P(HostAttempts, MpirunStartsItsRanksOnOtherHosts) {
+  AttemptRequest request = mpi_job(shell_job(
+      "echo rank $OMPI_COMM_WORLD_RANK on $SM_CURRENT_HOST at home in $(basename $HOME)"));
+  const fs::path shell = scratch_ / "ssh";  // hands its words to a shell, as mpirun expects
+  write_file_atomically(
+      shell,
+      fmt::format("#!/bin/sh\nshift\nHOME={} exec sh -c \"$*\"\n", (scratch_ / "home").string()),
+      0755);
+  request.job.run_words = {"--workers",      "1",           "--hosts", "elsewhere:4",
+                           "--remote-shell", shell.string()};
+  engine().submit(request);
+  wait_for(request, AttemptState::succeeded);
+  EXPECT_THAT(whole_log(request, "worker:0"), HasSubstr("rank 3 on algo-2 at home in home\n"));
+  EXPECT_EQ(read_file(AttemptFolder{request.folder}.host_file()), "elsewhere slots=4\n");
 }
 
 TEST_P(HostAttempts, AHostThatCannotBeReachedIsNamed) {

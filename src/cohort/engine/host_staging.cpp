@@ -14,8 +14,8 @@
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
-#include "cohort/engine/source_package.h"
 #include "cohort/engine/task_start.h"
+#include "cohort/jobspec/source/source_package.h"
 #include "cohort/launch/process/process.h"
 #include "cohort/launch/remote/remote_shell.h"
 
@@ -177,7 +177,7 @@ std::string answer_check(std::string_view text, const Environment& environment) 
 void stage_here(const fs::path& archive, const std::string& id, const Environment& environment) {
   const fs::path sources = staged_sources(environment);
   make_own_folder(sources);
-  unpack_source(archive, id, sources);
+  jobspec::unpack_source(archive, id, sources);
 }
 
 }  // namespace cohort::engine

@@ -10,13 +10,13 @@
 namespace cohort::engine {
 
 // Runs attempts on this machine. Each has a supervisor, the process `cohort attempt FOLDER`, which
-// runs the launcher: it belongs to nobody, and outlives who submitted it. What is known of an
-// attempt is in its folder (attempt_folder.h), so any number of these objects, in any processes,
+// runs the launcher: it has no parent, and outlives the process that submitted it. What is known of
+// an attempt is in its folder (attempt_folder.h), so any number of these objects, in any processes,
 // see and do the same.
 //
 // A claim in the folder makes a start happen once: a second supervisor of the same attempt ends at
-// once and leaves no trace. Where somebody removes the folder of an attempt that this object has
-// seen, the attempt is lost, and its supervisor is told to stop.
+// once and leaves no trace. When the folder of an attempt that this object has seen is
+// removed, the attempt is lost, and its supervisor is told to stop.
 class LocalEngine : public Engine {
  public:
   // `cohort`: the program that the supervisors run; empty: the one that runs now.

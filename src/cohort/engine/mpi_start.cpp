@@ -6,7 +6,6 @@
 #include "cohort/base/error.h"
 #include "cohort/base/process/machine.h"
 #include "cohort/base/text.h"
-#include "cohort/engine/attempt_start.h"
 
 namespace cohort::engine {
 namespace {

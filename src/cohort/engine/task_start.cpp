@@ -10,7 +10,7 @@
 #include "cohort/base/process/restart_state.h"
 #include "cohort/base/text.h"
 #include "cohort/cluster/role.h"
-#include "cohort/engine/attempt_start.h"
+#include "cohort/engine/attempt_folder.h"
 #include "cohort/jobspec/job_environment.h"
 #include "cohort/launch/job/job.h"
 
@@ -84,15 +84,23 @@ std::vector<std::string> command_of(std::vector<std::string> words, const fs::pa
   return words;
 }
 
-// The file that would run, seen from the folder that the task runs in.
-void require_program(const TaskStart& start, bool has_interpreter) {
-  const auto seen = [&](const std::string& word) {
-    return word.find('/') == std::string::npos ? word : (start.folder / word).string();
-  };
-  launch::find_program(seen(start.command.front()), start.environment.at("PATH"));
+bool is_script(const std::string& word) {
+  const fs::path extension = fs::path(word).extension();
+  return extension == ".py" || extension == ".sh";
+}
+
+// The files that would run, seen from the folder that the task runs in.
+void require_program(const TaskStart& start) {
+  const std::vector<std::string>& words = start.command;
+  const bool has_path = words.front().find('/') != std::string::npos;
+  launch::find_program(has_path ? (start.folder / words.front()).string() : words.front(),
+                       start.environment.at("PATH"));
+  const std::string name = fs::path(words.front()).filename().string();
+  const bool is_interpreter = name.starts_with("python") || name == "bash" || name == "sh";
   std::error_code code;
-  if (has_interpreter && !fs::is_regular_file(start.folder / start.command[1], code))
-    throw InvalidInput(fmt::format("program '{}' not found", start.command[1]));
+  if (is_interpreter && words.size() > 1 && is_script(words[1]) &&
+      !fs::is_regular_file(start.folder / words[1], code))
+    throw InvalidInput(fmt::format("program '{}' not found", words[1]));
 }
 
 }  // namespace
@@ -164,8 +172,7 @@ std::vector<std::string> missing_here(const AttemptRequest& request, const Envir
   }
   if (looked == Looked::beside_program) return missing;
   try {
-    require_program(task_start(request, job.program, inherited),
-                    /*has_interpreter=*/interpreter_of(job.program) != nullptr);
+    require_program(task_start(request, job.program, inherited));
   } catch (const InvalidInput& error) {
     missing.push_back(error.message());
   }

@@ -18,7 +18,8 @@ struct Machine {
   // Other jobs run there, too: an instance is held to its size, whether that was asked for or not.
   bool is_shared = true;
   // The same of the virtual environment in a folder.
-  std::function<std::string(std::string_view package, const std::string& venv)> version_in_venv;
+  std::function<std::string(std::string_view package, const std::string& venv)> version_in_venv =
+      {};
 };
 
 }  // namespace cohort::jobspec

@@ -301,9 +301,25 @@ TEST(Runtime, AnotherVersionAtHandIsSaid) {
   EXPECT_THAT(notes(R"("py_version": "py311")"), IsEmpty());
 }
 
+TEST(Runtime, TheVirtualEnvironmentOfTheSubmitterIsTakenUnlessACatalogueNamesOne) {
+  const std::string fields = R"("framework": "tensorflow", "framework_version": "1.14.0",
+                                "env": {"VIRTUAL_ENV": "/envs/ann"})";
+  Machine at = machine();
+  at.version_in_venv = [](std::string_view, const std::string& venv) { return venv + "/2.15.1"; };
+  const ResolvedJob own = resolved(fields, at, {});
+  EXPECT_EQ(own.runtime.kind, RuntimeEnvironment::Kind::venv);
+  EXPECT_EQ(own.runtime.place, "/envs/ann");
+  EXPECT_THAT(own.notes, ElementsAre(HasSubstr("the one at hand is /envs/ann/2.15.1")));
+  EXPECT_EQ(resolved(R"("env": {"VIRTUAL_ENV": "/v"})", machine(), {}).runtime.place, "/v");
+  Catalogues site;
+  site.environments.push_back({.framework = "tensorflow", .place = "/opt/tf"});
+  EXPECT_EQ(resolved(fields, at, site).runtime.place, "/opt/tf");
+}
+
 TEST(Runtime, ThePythonAtHandIsAsked) {
   EXPECT_THAT(version_at_hand("python"), ::testing::StartsWith("3."));
   EXPECT_EQ(version_at_hand("no-such-package"), "");
+  EXPECT_EQ(version_in_venv("python", "/no/such/folder"), "");
 }
 
 TEST(JobEnvironment, TellsChannelsFoldersAndHyperparameters) {

@@ -12,10 +12,10 @@
 #include "cohort/cluster/environment.h"
 #include "cohort/engine/hosts_engine.h"
 #include "cohort/engine/local_engine.h"
-#include "cohort/engine/source_package.h"
 #include "cohort/jobspec/catalogue.h"
 #include "cohort/jobspec/resolve.h"
 #include "cohort/jobspec/runtime_probe.h"
+#include "cohort/jobspec/source/source_package.h"
 #include "cohort/launch/plan/task_environment.h"
 #include "cohort/service/api/admin_token.h"
 #include "cohort/service/api/api.h"
@@ -28,9 +28,7 @@
 namespace cohort::service {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr std::chrono::seconds kLookTime{30};  // whether somebody needs the service
+constexpr std::chrono::seconds kLookTime{30};  // whether it is still needed
 constexpr std::chrono::seconds kResolveTime{5};
 constexpr int kAnyHosts = 1'000'000;
 
@@ -38,6 +36,7 @@ HttpLimits api_limits() {
   HttpLimits limits;
   limits.head = 64 * 1024;  // a cursor of the logs of a thousand tasks
   limits.connections = 1024;
+  limits.body = kMostBodyBytes;
   limits.pending = std::size_t{64} << 20;
   limits.time = std::chrono::seconds(30);
   limits.stall = std::chrono::minutes(10);  // a follower that was put to sleep wakes up again
@@ -101,10 +100,12 @@ jobspec::ResolvedJob resolve_for(const JobManager& manager, const RunFolders& fo
                        {.advice = "Send it first: PUT /v1/sources/SHA256"});
   // What other hosts have is asked when the attempt begins.
   const int hosts = engine->abilities().needs_queue ? 1 : kAnyHosts;
-  auto resolved = jobspec::resolve(
-      spec,
-      {.size = manager.machine(), .hosts = hosts, .version_at_hand = jobspec::version_at_hand},
-      jobspec::read_catalogues(folders.root));
+  auto resolved = jobspec::resolve(spec,
+                                   {.size = manager.machine(),
+                                    .hosts = hosts,
+                                    .version_at_hand = jobspec::version_at_hand,
+                                    .version_in_venv = jobspec::version_in_venv},
+                                   jobspec::read_catalogues(folders.root));
   engine->check(resolved);
   return resolved;
 }
@@ -129,15 +130,13 @@ struct Service::State {
                  .machine = machine_of(options),
                  .find_source =
                      [folders = options.folders](const std::string& sha256) {
-                       return engine::unpack_source(source_file(folders, sha256), sha256,
-                                                    folders.sources());
+                       return jobspec::unpack_source(source_file(folders, sha256), sha256,
+                                                     folders.sources());
                      }},
                 make_engines()),
-        collector(
-            {.folders = options.folders,
-             .engine = [this](std::string_view name) { return manager.engine(name); },
-             .spec =
-                 [](const JobRow& row) { return jobspec::resolved_from_json(row.resolved).spec; }}),
+        collector({.folders = options.folders,
+                   .engine = [this](std::string_view name) { return manager.engine(name); }}),
+        retention(options.folders, options.retention),
         operations(
             options.folders,
             [this](const jobspec::JobSpec& spec) {
@@ -160,6 +159,7 @@ struct Service::State {
     }
     manager.start();
     collector.start();
+    retention.start();
     server.emplace(
         listeners, "the service", api_limits(),
         [this](const HttpRequest& request) { return api.handle(request); },
@@ -184,6 +184,7 @@ struct Service::State {
   std::vector<HttpListener> listeners;
   JobManager manager;
   MetricsCollector collector;
+  Retention retention;
   JobOperations operations;
   Api api;
   std::optional<HttpServer> server;

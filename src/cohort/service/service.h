@@ -10,6 +10,7 @@
 
 #include "cohort/base/net/http_server.h"
 #include "cohort/jobspec/spec_json.h"
+#include "cohort/service/store/retention.h"
 #include "cohort/service/store/run_store.h"
 
 namespace cohort::service {
@@ -18,15 +19,14 @@ struct ServiceOptions {
   RunFolders folders;
   std::optional<Endpoint> listen;        // beside the Unix socket
   std::optional<HttpListener::Tls> tls;  // required where `listen` is not loopback
-  bool on_demand = false;                // ends when nobody needs it
+  bool on_demand = false;                // ends when it is not needed
   std::chrono::seconds idle{600};        // on demand: without unfinished jobs and requests
   // What jobs may hold together; all that this machine has unless given.
   std::optional<double> cores;
   std::optional<std::uint64_t> memory_bytes;
   std::optional<int> gpus;
-  int retention_days = 0;             // ended jobs are removed after so many; 0: never
-  std::uint64_t retention_bytes = 0;  // and the oldest, while all take more; 0: no limit
-  jobspec::KnownOptions known;        // options of `cohort run` that descriptions may have
+  RetentionPolicy retention;    // applied every hour
+  jobspec::KnownOptions known;  // options of `cohort run` that descriptions may have
 };
 
 // `cohort serve`: the whole service of one root folder, in this process. Jobs outlive it.
@@ -47,7 +47,7 @@ class Service {
   std::string listens_at() const;                            // "https://host:port"; "": nowhere
   std::optional<std::filesystem::path> admin_token() const;  // its file, where it listens on TCP
 
-  // Serves until TERM or INT comes, or, on demand, until nobody needs it. Says why it ended.
+  // Serves until TERM or INT comes, or, on demand, until it is no longer needed. Says why it ended.
   std::string run();
 
  private:

@@ -7,11 +7,15 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cohort/base/crypto/hmac.h"
 #include "cohort/base/crypto/sha256_stream.h"
+#include "cohort/base/deadline.h"
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/owned_files.h"
@@ -27,6 +31,8 @@ namespace fs = std::filesystem;
 constexpr mode_t kOwnerOnly = 0600;
 constexpr mode_t kOwnersFolder = 0700;
 constexpr std::size_t kSocketNameDigits = 16;
+constexpr std::chrono::seconds kForkTime{5};
+constexpr std::chrono::milliseconds kLockPause{5};
 
 void make_private_folder(const fs::path& path) {
   make_own_folder(path);
@@ -41,6 +47,11 @@ std::string text_of(int fd) {
       trim(std::string(buffer, count > 0 ? static_cast<std::size_t>(count) : 0)));
 }
 
+bool is_gone(const std::string& pid) {
+  const auto number = parse_unsigned(pid);
+  return number && ::kill(static_cast<pid_t>(*number), 0) != 0 && errno == ESRCH;
+}
+
 }  // namespace
 
 void open_root(const RunFolders& folders) {
@@ -53,13 +64,18 @@ UniqueFd lock_root(const RunFolders& folders) {
   const fs::path path = folders.root / "service.lock";
   UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly));
   if (!lock) throw SystemError(fmt::format("cannot open '{}'", path.string()), errno);
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK)
-      throw SystemError(fmt::format("cannot lock '{}'", path.string()), errno);
-    throw InvalidInput(
-        fmt::format("a service works with '{}' already: process {}", folders.root.string(),
-                    text_of(lock.get())),
-        {.advice = "Use that one, end it first, or give another folder with --root."});
+  // The process that a killed service was about to start holds its lock until exec().
+  for (const Deadline limit = Deadline::after(kForkTime);
+       ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;) {
+    const int error = errno;
+    if (error != EWOULDBLOCK)
+      throw SystemError(fmt::format("cannot lock '{}'", path.string()), error);
+    if (limit.expired() || !is_gone(text_of(lock.get())))
+      throw InvalidInput(
+          fmt::format("a service works with '{}' already: process {}", folders.root.string(),
+                      text_of(lock.get())),
+          {.advice = "Use that one, end it first, or give another folder with --root."});
+    std::this_thread::sleep_for(kLockPause);
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
   if (::ftruncate(lock.get(), 0) != 0 ||

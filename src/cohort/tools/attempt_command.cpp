@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <filesystem>
 
 #include "cohort/base/error.h"
@@ -20,12 +21,15 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kOldProcessTime{10};
 
-// Tells who started this supervisor, by standard output, which then goes where the errors go.
+// Tells the process that started this supervisor, by standard output. What the launcher writes there
+// later, the lines of all tasks, is in their logs.
 void say_whose_it_is(bool is_ours) {
   const std::string_view word = is_ours ? "claimed\n" : "taken\n";
+  const auto before = ::signal(SIGPIPE, SIG_IGN);  // that process may have been killed meanwhile
   if (::write(STDOUT_FILENO, word.data(), word.size()) < 0)
-    log::debug("nobody listens: the submitting process is gone");
-  ::dup2(STDERR_FILENO, STDOUT_FILENO);
+    log::debug("the submitting process is gone");
+  ::signal(SIGPIPE, before);
+  ::dup2(STDIN_FILENO, STDOUT_FILENO);  // /dev/null
 }
 
 int run_attempt(const engine::AttemptFolder& folder) {

@@ -18,6 +18,28 @@ Command scale_command();
 // for with, in its folder and under its id; its tasks learn that they go on (COHORT_RESUME).
 // Refuses a job that runs, one that succeeded, and one that is not known.
 Command resume_command();
+// Commands of the service (docs/platform.md); each is a client of its HTTP API.
+// `cohort submit`: hands over a job; with --wait its exit code is the job's.
+Command submit_command();
+// `cohort jobs`: lists them.
+Command jobs_command();
+// `cohort logs [-f] JOB`: what its tasks wrote and write.
+Command logs_command();
+// `cohort stop JOB...`: ends them, and waits until they have ended.
+Command stop_command();
+// `cohort download JOB DIR`: model, output and logs.
+Command download_command();
+// `cohort delete JOB...`: removes jobs that have ended, with their files, after a question.
+Command delete_command();
+// `cohort pin JOB...`, `cohort unpin JOB...`: whether retention keeps them.
+Command pin_command();
+Command unpin_command();
+// `cohort events [-f] [JOB]`: what happened to jobs.
+Command events_command();
+// `cohort top`: a live table of jobs and of what they use.
+Command top_command();
+// `cohort token create|list|remove|rotate`: who may use a shared service.
+Command token_command();
 // `cohort job check FILE`: is the description right, and what becomes of it on this machine?
 Command job_command();
 // `cohort ledger verify|show JOB|FILE`. The exit code is 1 when the ledger does not prove that each

@@ -4,7 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/cluster/environment.h"
-#include "cohort/engine/attempt_start.h"
+#include "cohort/engine/attempt_folder.h"
 #include "cohort/engine/host_staging.h"
 #include "cohort/engine/task_start.h"
 #include "cohort/tools/commands.h"

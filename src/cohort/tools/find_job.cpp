@@ -38,7 +38,7 @@ std::string name_some(std::vector<std::string> ids) {
 
 }  // namespace
 
-fs::path find_job(const std::string& name) {
+std::optional<fs::path> find_job_folder(const std::string& name) {
   if (!name.empty() && is_job(name)) return name;
   const auto ids = known_jobs();
   if (name == "latest" && !ids.empty()) return fs::path(kJobs) / ids.front();
@@ -51,6 +51,12 @@ fs::path find_job(const std::string& name) {
     throw InvalidInput(
         fmt::format("'{}' begins {} job ids: {}", name, meant.size(), name_some(meant)),
         {.advice = "Give more of the id."});
+  return std::nullopt;
+}
+
+fs::path find_job(const std::string& name) {
+  if (auto folder = find_job_folder(name)) return *folder;
+  const auto ids = known_jobs();
   throw InvalidInput(
       fmt::format("no job '{}': neither an output folder with a job.json nor a job under {}/", name,
                   kJobs),

@@ -13,6 +13,7 @@
 #include "cohort/launch/supervise/supervisor.h"
 #include "cohort/tools/commands.h"
 #include "cohort/tools/find_job.h"
+#include "cohort/tools/platform_client.h"
 #include "cohort/tools/run_command.h"
 
 namespace cohort::tools {
@@ -28,9 +29,12 @@ Examples:
       the newest job under ./cohort-output, after its launcher or the machine died
   cohort resume runs/big
       the job whose output folder is runs/big
+  cohort resume 20261116-190102
+      a submitted job that failed or was stopped: it is queued again
 
 The job goes on from its newest checkpoint, with the words that it was started with. What trained
-after that checkpoint is done again: cohort ledger verify shows which steps.
+after that checkpoint is done again: cohort ledger verify shows which steps. Output folders and the
+jobs under ./cohort-output come first; what is none of them is asked for from the service.
 )";
 
 struct Record {
@@ -80,10 +84,20 @@ RunWords read_words(const Record& record, const fs::path& output) {
                              path.string());
 }
 
+int resume_submitted(sdk::ServiceClient& client, const std::string& named) {
+  const sdk::Job job = client.resume(job_name(client, named));
+  log::info("job {} is queued again and goes on from its checkpoints", escape_controls(job.id));
+  fmt::print("{}\n", escape_controls(job.id));
+  return 0;
+}
+
 int resume(const std::string& job) {
   if (job.empty())
     throw InvalidInput("cohort resume needs a job", {.advice = "As in: cohort resume latest"});
-  const fs::path output = fs::absolute(find_job(job));
+  const auto folder = find_job_folder(job);
+  if (!folder)
+    if (auto client = service_with_jobs()) return resume_submitted(*client, job);
+  const fs::path output = fs::absolute(folder ? *folder : find_job(job));
   const Record record = read_resumable(output);
   require_resumable(record, output);
   const RunWords words = read_words(record, output);
@@ -110,13 +124,14 @@ int resume(const std::string& job) {
 Command resume_command() {
   auto declare = [](CLI::App& app) -> Action {
     auto job = std::make_shared<std::string>();
-    app.description("Goes on with a job whose launcher died.");
+    app.description("Goes on with a job whose launcher died, or with a submitted one.");
     app.footer(kResumeExamples);
     app.add_option("JOB", *job,
-                   "Output folder, job id (or its beginning) under ./cohort-output, or latest");
+                   "Output folder, job id (or its beginning) under ./cohort-output, latest, or a "
+                   "submitted job");
     return [job](const Words&, const Words&) { return resume(*job); };
   };
-  return {"resume", "go on with a job whose launcher died", "JOB", declare};
+  return {"resume", "go on with a job that ended early", "JOB", declare};
 }
 
 }  // namespace cohort::tools

@@ -200,6 +200,10 @@ int run_job(const RunWords& words) {
 
 }  // namespace
 
+void declare_run_options(CLI::App& app, RunArguments& arguments) {
+  declare_options(app, arguments);
+}
+
 RunArguments parse_run_words(const RunWords& words) {
   RunArguments arguments;
   if (!words.job_file.empty()) {

@@ -6,6 +6,10 @@
 #include "cohort/tools/elastic_options.h"
 #include "cohort/tools/run_words.h"
 
+namespace CLI {
+class App;
+}
+
 namespace cohort::tools {
 
 // What the command line of `cohort run` asks for.
@@ -15,6 +19,9 @@ struct RunArguments {
   std::string config;
   bool dry_run = false;
 };
+
+// Declares the options of `cohort run`; parsing writes into `arguments`, which must outlive `app`.
+void declare_run_options(CLI::App& app, RunArguments& arguments);
 
 // What these words ask for: the job file's first, the command line's on top of them. A file that
 // they name (--hostfile) is read. Throws InvalidInput.

@@ -8,6 +8,7 @@
 #include "cohort/tools/commands.h"
 #include "cohort/tools/find_job.h"
 #include "cohort/tools/job_connection.h"
+#include "cohort/tools/platform_client.h"
 
 namespace cohort::tools {
 namespace {
@@ -23,6 +24,8 @@ Examples:
       six workers from now on, in the newest job under ./cohort-output
   cohort scale runs/big 2 --no-wait
       two workers in the job whose output folder is runs/big; returns at once
+  cohort scale mnist 4
+      the submitted job of that name
 
 The exit code is 0 when the job has that many members (with --no-wait: when it was told), 1 when it
 has not within the time, 2 when the job refuses.
@@ -67,6 +70,31 @@ int wait_until_scaled(const std::filesystem::path& output, int workers, Deadline
   }
 }
 
+int scale_submitted(sdk::ServiceClient& client, const ScaleArguments& arguments,
+                    Deadline deadline) {
+  sdk::Job job = client.scale(job_name(client, arguments.job), *arguments.workers);
+  fmt::print("job {} is to have {} workers\n", escape_controls(job.id), *arguments.workers);
+  std::fflush(stdout);
+  int told = -1;
+  while (!arguments.no_wait && job.instances != *arguments.workers) {
+    if (job.has_ended())
+      throw Error(fmt::format("job {} ended before it had {} workers ({})", job.id,
+                              *arguments.workers, job.state));
+    if (job.instances != std::exchange(told, job.instances)) {
+      fmt::print("{} of {} workers\n", job.instances, *arguments.workers);
+      std::fflush(stdout);
+    }
+    if (deadline.expired()) {
+      fmt::print("the job has {} of {} workers; it goes on trying (cohort status shows it)\n",
+                 job.instances, *arguments.workers);
+      return 1;
+    }
+    std::this_thread::sleep_for(kLookAgain);
+    job = client.job(job.id);
+  }
+  return 0;
+}
+
 int scale_job(const ScaleArguments& arguments) {
   if (arguments.job.empty() || !arguments.workers)
     throw InvalidInput("cohort scale needs a job and a number of workers",
@@ -77,9 +105,12 @@ int scale_job(const ScaleArguments& arguments) {
   if (*arguments.workers < 1)
     throw InvalidInput(
         fmt::format("the number of workers must be at least 1, got {}", *arguments.workers));
-  const auto output = find_job(arguments.job);
   const auto deadline = Deadline::after(
       std::chrono::milliseconds(static_cast<std::int64_t>(arguments.timeout * 1000)));
+  const auto folder = find_job_folder(arguments.job);
+  if (!folder)
+    if (auto client = service_with_jobs()) return scale_submitted(*client, arguments, deadline);
+  const auto output = folder ? *folder : find_job(arguments.job);
   const ordered_json answer =
       request(output, {{"command", "scale"}, {"workers", *arguments.workers}},
               Deadline::after(kAnswerTime));
@@ -96,7 +127,8 @@ Command scale_command() {
     app.description("Gives a running elastic job another number of workers.");
     app.footer(kScaleExamples);
     app.add_option("JOB", arguments->job,
-                   "Output folder, job id (or its beginning) under ./cohort-output, or latest");
+                   "Output folder, job id (or its beginning) under ./cohort-output, latest, or a "
+                   "submitted job");
     app.add_option("N", arguments->workers, "Workers from now on");
     app.add_flag("--no-wait", arguments->no_wait, "Do not wait until the job has so many");
     app.add_option("--timeout", arguments->timeout, "Seconds to wait [60]")->type_name("S");

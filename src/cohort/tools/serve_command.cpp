@@ -23,7 +23,7 @@ Examples:
   cohort serve --listen train.example.org:8443 --tls-cert cert.pem --tls-key key.pem
       for other machines: TLS, and a token for each user (cohort token create)
   cohort serve --cores 6 --memory 24g --retention-days 30 --retention-size 200g
-      leaves some of the machine to others, and removes ended jobs that nobody pinned
+      leaves some of the machine to others, and removes ended jobs that are not pinned
 
 Jobs go on when the service ends, and are found again by the next one. What it prints says where it
 listens; its log is standard error.
@@ -33,7 +33,7 @@ struct ServeArguments {
   std::string listen, certificate, key, root, memory, retention_size;
   std::optional<double> cores;
   std::optional<int> gpus;
-  int retention_days = 0;
+  int retention_days = service::RetentionPolicy{}.days;
   int idle = 600;
   bool on_demand = false;
 };
@@ -73,9 +73,9 @@ service::ServiceOptions options_of(const ServeArguments& arguments) {
   options.gpus = arguments.gpus;
   if (!arguments.memory.empty())
     options.memory_bytes = bytes_of_option("--memory", arguments.memory);
-  options.retention_days = arguments.retention_days;
+  options.retention.days = arguments.retention_days;
   if (!arguments.retention_size.empty())
-    options.retention_bytes = bytes_of_option("--retention-size", arguments.retention_size);
+    options.retention.most_bytes = bytes_of_option("--retention-size", arguments.retention_size);
   options.known = known_run_options();
   return options;
 }
@@ -117,10 +117,10 @@ Command serve_command() {
     app.add_option("--gpus", arguments->gpus, "GPUs that jobs may hold together; all")
         ->check(CLI::Range(0, 4096));
     app.add_option("--retention-days", arguments->retention_days,
-                   "Removes jobs so many days after they ended, unless pinned; 0: never")
+                   "Removes jobs so many days after they ended, unless pinned; 30; 0: never")
         ->check(CLI::Range(0, 36500));
     app.add_option("--retention-size", arguments->retention_size,
-                   "Removes the jobs that ended first, unless pinned, while all take more");
+                   "Removes the jobs that ended first, unless pinned, while all take more; 50g");
     app.add_flag("--on-demand", arguments->on_demand,
                  "Ends by itself when there are no jobs and no requests");
     app.add_option("--idle-exit", arguments->idle, "With --on-demand: after so many seconds; 600")

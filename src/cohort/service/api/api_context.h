@@ -21,7 +21,7 @@ struct ApiContext {
   std::function<const engine::Engine*(std::string_view name)> engine;  // null: none of this name
   std::function<jobspec::Size()> machine;
   std::function<jobspec::Size()> free;
-  std::function<void()> touch;  // somebody uses the service
+  std::function<void()> touch;  // the service is being used
 };
 
 }  // namespace cohort::service

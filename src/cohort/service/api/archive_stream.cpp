@@ -10,12 +10,12 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/engine/tar_format.h"
+#include "cohort/jobspec/source/tar_format.h"
 
 namespace cohort::service {
 namespace {
 
-using engine::TarEntry;
+using jobspec::TarEntry;
 
 constexpr int kOpenToRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
@@ -39,7 +39,7 @@ class ArchiveStream : public BodyStream {
       } else if (next_root_ < roots_.size()) {
         open_root(roots_[next_root_++]);
       } else {
-        bytes += engine::tar_end();
+        bytes += jobspec::tar_end();
         return Then::end();
       }
     }
@@ -79,11 +79,11 @@ class ArchiveStream : public BodyStream {
           ::readlinkat(folder.fd.get(), name.c_str(), target.data(), target.size());
       const std::string link(target.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
       if (stays_inside(link))
-        bytes += engine::tar_header({.kind = TarEntry::Kind::link, .path = path, .target = link});
+        bytes += jobspec::tar_header({.kind = TarEntry::Kind::link, .path = path, .target = link});
     } else if (S_ISDIR(status.st_mode)) {
       UniqueFd inner = open_beneath(folder.fd.get(), name, kOpenToRead | O_DIRECTORY);
       if (!inner) return;
-      bytes += engine::tar_header({.kind = TarEntry::Kind::folder, .path = path});
+      bytes += jobspec::tar_header({.kind = TarEntry::Kind::folder, .path = path});
       enter(std::move(inner), path);
     } else if (S_ISREG(status.st_mode)) {
       UniqueFd file = open_beneath(folder.fd.get(), name, kOpenToRead);
@@ -91,14 +91,14 @@ class ArchiveStream : public BodyStream {
       file_ = std::move(file);
       size_ = static_cast<std::uint64_t>(status.st_size);
       sent_ = 0;
-      bytes += engine::tar_header(
+      bytes += jobspec::tar_header(
           {.path = path, .size = size_, .executable = (status.st_mode & S_IXUSR) != 0});
     }
   }
 
   void add_file_bytes(std::string& bytes) {
     if (sent_ == size_) {
-      bytes += engine::tar_padding(size_);
+      bytes += jobspec::tar_padding(size_);
       file_.reset();
       return;
     }

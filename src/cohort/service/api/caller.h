@@ -16,7 +16,7 @@ struct Caller {
 };
 
 // On a Unix socket the user `own` and root need no token and are admin, under their own names;
-// everybody else shows one ("Authorization: Bearer TOKEN"). Throws ApiError (401).
+// all others show one ("Authorization: Bearer TOKEN"). Throws ApiError (401).
 Caller authenticate(const HttpRequest& request, const Tokens& tokens, uid_t own);
 
 // A viewer and an admin see all jobs, a user their own.

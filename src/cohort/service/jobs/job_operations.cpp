@@ -7,6 +7,7 @@
 #include "cohort/base/error.h"
 #include "cohort/jobspec/spec_json.h"
 #include "cohort/service/jobs/job_ids.h"
+#include "cohort/service/store/remove_job.h"
 
 namespace cohort::service {
 
@@ -140,13 +141,7 @@ void JobOperations::remove(std::string_view id) {
     throw InvalidInput(fmt::format("job {} is {}; only a job that has ended can be deleted", row.id,
                                    name_of(row.state)),
                        {.advice = fmt::format("Stop it first: cohort stop {}.", row.id)});
-  // The files first: what is left of a job that the store still knows can be deleted again.
-  std::error_code error;
-  std::filesystem::remove_all(state_->folders.job(row.id), error);
-  if (error)
-    throw SystemError(fmt::format("removing {}", state_->folders.job(row.id).string()),
-                      error.value());
-  state_->store.remove_job(row.id);
+  remove_ended_job(state_->store, state_->folders, row.id, PinnedJobs::go);
   state_->wake(row.id);
 }
 

@@ -384,7 +384,9 @@ void JobRounds::scale(LiveJob& live, const engine::AttemptStatus& status) {
     }
     live.scale_to = 0;
   }
-  if (live.giving_back_to > 0 && status.workers.value_or(0) <= live.giving_back_to) {
+  // No members at all: they are only about to gather.
+  const int members = status.workers.value_or(live.giving_back_to);
+  if (live.giving_back_to > 0 && members > 0 && members <= live.giving_back_to) {
     live.row.instances = live.attempt.instances = live.giving_back_to;
     live.giving_back_to = 0;
     store_.together([&] {

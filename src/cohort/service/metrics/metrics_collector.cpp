@@ -1,13 +1,13 @@
 #include "cohort/service/metrics/metrics_collector.h"
 
 #include <algorithm>
-#include <condition_variable>
+#include <chrono>
 #include <map>
-#include <mutex>
-#include <thread>
 
 #include "cohort/base/log/log.h"
+#include "cohort/jobspec/spec_json.h"
 #include "cohort/service/metrics/job_metrics.h"
+#include "cohort/service/store/periodic_thread.h"
 
 namespace cohort::service {
 namespace {
@@ -34,24 +34,20 @@ struct MetricsCollector::State {
   void fail(const JobRow& job, Followed& followed, const Error& error, Millis now);
   void open();
   bool pass(Millis now);
-  void run();
+  std::chrono::milliseconds turn();
 
   Options options;
   std::unique_ptr<RunStore> store;
   std::map<std::string, Followed> jobs;
   Millis last_pass = 0;
-
-  std::mutex mutex;
-  std::condition_variable ended;
-  bool stopping = false;
-  std::thread thread;
+  PeriodicThread thread;  // ends first
 };
 
 bool MetricsCollector::State::collect(const JobRow& job, Followed& followed, Millis now) {
   if (!followed.metrics) {
     const auto whole = store->find_job(job.id);
     if (!whole) return false;  // deleted just now
-    const auto spec = options.spec(*whole);
+    const auto spec = jobspec::resolved_from_json(whole->resolved).spec;
     const auto output =
         spec.output.empty() ? options.folders.output(job.id) : std::filesystem::path(spec.output);
     followed.metrics = std::make_unique<JobMetrics>(
@@ -103,43 +99,27 @@ bool MetricsCollector::State::pass(Millis now) {
   return more;
 }
 
-void MetricsCollector::State::run() {
-  std::unique_lock lock(mutex);
-  while (!stopping) {
-    lock.unlock();
-    auto pause = std::chrono::milliseconds(kShortTurn);
-    try {
-      if (pass(utc_now())) pause = kBetweenParts;
-    } catch (const Error& error) {
-      log::warning("metrics: {}", error.what());
-      pause = kAfterFailure;
-    }
-    lock.lock();
-    ended.wait_for(lock, pause, [this] { return stopping; });
+std::chrono::milliseconds MetricsCollector::State::turn() {
+  try {
+    return pass(utc_now()) ? kBetweenParts : std::chrono::milliseconds(kShortTurn);
+  } catch (const Error& error) {
+    log::warning("metrics: {}", error.what());
+    return kAfterFailure;
   }
 }
 
 MetricsCollector::MetricsCollector(Options options)
     : state_(std::make_unique<State>(std::move(options))) {}
 
-MetricsCollector::~MetricsCollector() { stop(); }
+MetricsCollector::~MetricsCollector() = default;
 
 bool MetricsCollector::pass(Millis now) { return state_->pass(now); }
 
 void MetricsCollector::start() {
   state_->open();
-  state_->stopping = false;
-  state_->thread = std::thread([this] { state_->run(); });
+  state_->thread.start([this] { return state_->turn(); });
 }
 
-void MetricsCollector::stop() {
-  if (!state_->thread.joinable()) return;
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->ended.notify_all();
-  state_->thread.join();
-}
+void MetricsCollector::stop() { state_->thread.stop(); }
 
 }  // namespace cohort::service

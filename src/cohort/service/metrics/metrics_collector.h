@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "cohort/engine/engine.h"
-#include "cohort/jobspec/job_spec.h"
 #include "cohort/service/store/run_store.h"
 
 namespace cohort::service {
@@ -21,7 +20,6 @@ class MetricsCollector {
   struct Options {
     RunFolders folders;
     std::function<const engine::Engine*(std::string_view name)> engine;  // null: not known
-    std::function<jobspec::JobSpec(const JobRow&)> spec;                 // of a whole row
   };
 
   explicit MetricsCollector(Options options);

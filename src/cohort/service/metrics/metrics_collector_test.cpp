@@ -11,6 +11,7 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/soon_test.h"
+#include "cohort/jobspec/spec_json.h"
 #include "cohort/report/event_file.h"
 #include "cohort/report/progress_file.h"
 #include "cohort/service/metrics/job_metrics.h"
@@ -55,12 +56,15 @@ class MetricsCollectorTest : public ::testing::Test {
  protected:
   MetricsCollectorTest() {
     std::filesystem::create_directories(output_);
-    spec_.metric_definitions = {{.name = "loss", .regex = "loss=([0-9.]+)"},
-                                {.name = "acc", .regex = "(?P<step>[0-9]+): acc=([0-9.]+)"}};
+    jobspec::ResolvedJob resolved;
+    resolved.spec.metric_definitions = {
+        {.name = "loss", .regex = "loss=([0-9.]+)"},
+        {.name = "acc", .regex = "(?P<step>[0-9]+): acc=([0-9.]+)"}};
     JobRow job;
     job.id = "a";
     job.engine = "local";
     job.user = "ada";
+    job.resolved = jobspec::to_json(resolved);
     store_.add_job(job);
     job.state = JobState::running;
     job.attempt = 1;
@@ -72,10 +76,8 @@ class MetricsCollectorTest : public ::testing::Test {
 
   // As after a kill: nothing but what is in the store.
   void restart() {
-    collector_ = std::make_unique<MetricsCollector>(
-        MetricsCollector::Options{.folders = {root_.path()},
-                                  .engine = [this](std::string_view) { return &engine_; },
-                                  .spec = [this](const JobRow&) { return spec_; }});
+    collector_ = std::make_unique<MetricsCollector>(MetricsCollector::Options{
+        .folders = {root_.path()}, .engine = [this](std::string_view) { return &engine_; }});
   }
   void end_job(JobState state = JobState::succeeded) {
     engine_.ended = true;
@@ -99,7 +101,6 @@ class MetricsCollectorTest : public ::testing::Test {
   std::filesystem::path output_ = RunFolders{root_.path()}.output("a");
   RunStore store_{root_.path(), Durability::process_death};
   LogEngine engine_;
-  jobspec::JobSpec spec_;
   Millis now_ = 1'000'000;
   std::unique_ptr<MetricsCollector> collector_;
 };

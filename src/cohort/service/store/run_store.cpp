@@ -53,7 +53,9 @@ JobRow job_of(const Statement& row) {
   job.engine = row.text(4);
   job.priority = static_cast<int>(row.integer(5));
   const auto state = job_state_of(row.text(6));
-  COHORT_CHECK(state, "job {} has the unknown state '{}'", job.id, row.text(6));
+  if (!state)
+    throw InvalidInput(fmt::format("the run store (service.sqlite) is damaged: job {} is '{}'",
+                                   escape_controls(job.id), escape_controls(row.text(6))));
   job.state = *state;
   job.reason = row.text(7);
   job.tags = row.text(8);

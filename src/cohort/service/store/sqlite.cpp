@@ -107,6 +107,7 @@ Database::Database(std::filesystem::path path, std::string advice)
   sqlite3_extended_result_codes(handle, 1);
   sqlite3_busy_timeout(handle, kBusyMs);
   execute("PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON");
+  execute("PRAGMA journal_size_limit = 67108864");  // what a burst of changes leaves on disk
   auto mode = prepare_once("PRAGMA journal_mode = WAL");
   if (!mode.step() || mode.text(0) != "wal")
     throw InvalidInput(fmt::format("'{}' lies on a file system on which processes cannot share it",

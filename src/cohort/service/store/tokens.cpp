@@ -4,6 +4,7 @@
 
 #include "cohort/base/crypto/hmac.h"
 #include "cohort/base/crypto/sha256_stream.h"
+#include "cohort/base/text.h"
 #include "cohort/service/store/sqlite.h"
 
 namespace cohort::service {
@@ -42,7 +43,9 @@ std::string digest_of(std::string_view secret) { return to_hex(sha256(secret)); 
 
 TokenRow token_of(const Statement& row) {
   const auto role = user_role_of(row.text(2));
-  COHORT_CHECK(role, "token {} has the unknown role '{}'", row.text(0), row.text(2));
+  if (!role)
+    throw InvalidInput(fmt::format("the run store (service.sqlite) is damaged: token {} is of '{}'",
+                                   escape_controls(row.text(0)), escape_controls(row.text(2))));
   return {.id = row.text(0),
           .user = row.text(1),
           .role = *role,

@@ -1,4 +1,4 @@
-#include "cohort/engine/source_package.h"
+#include "cohort/jobspec/source/source_package.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,10 +13,10 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/engine/gzip.h"
-#include "cohort/engine/tar_format.h"
+#include "cohort/jobspec/source/gzip.h"
+#include "cohort/jobspec/source/tar_format.h"
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 namespace {
 
 namespace fs = std::filesystem;
@@ -140,7 +140,7 @@ TEST_F(PackedFolders, ArchivesOfPythonAndGnuTarAreUnpacked) {
   put(source_ / "ä.txt", "umlaut");
   fs::create_symlink("ä.txt", source_ / "link");
   const std::string archive = (scratch_ / "other.tar.gz").string();
-  for (const std::string& format : {"PAX", "GNU"}) {
+  for (const char* format : {"PAX", "GNU"}) {
     put(scratch_ / "pack.py",
         fmt::format(
             "import tarfile\nwith tarfile.open('{}', 'w:gz', format=tarfile.{}_FORMAT) as t:\n"
@@ -230,4 +230,4 @@ TEST_F(PackedFolders, SeveralProcessesUnpackOnce) {
 }
 
 }  // namespace
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

@@ -1,4 +1,4 @@
-#include "cohort/engine/gzip.h"
+#include "cohort/jobspec/source/gzip.h"
 
 #include <zlib.h>
 
@@ -7,7 +7,7 @@
 
 #include "cohort/base/error.h"
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 namespace {
 
 constexpr int kGzipWindow = 15 + 16;  // the largest, with gzip's header
@@ -87,4 +87,4 @@ std::size_t GzipReader::read(char* buffer, std::size_t size) {
   return size - stream.avail_out;
 }
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

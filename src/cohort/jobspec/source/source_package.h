@@ -7,7 +7,7 @@
 // A program's folder as one file, named by its content: a gzipped tar whose SHA-256 is its id. What
 // packs and unpacks here reads and is read by GNU tar and Python's tarfile. Functions without
 // state, for any thread.
-namespace cohort::engine {
+namespace cohort::jobspec {
 
 struct PackedSource {
   std::string archive;  // the bytes of the tar.gz
@@ -39,4 +39,4 @@ std::filesystem::path unpack_source(const std::filesystem::path& archive, const 
 // 64 lower-case hexadecimal digits.
 bool is_source_id(std::string_view text);
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

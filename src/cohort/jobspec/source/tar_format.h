@@ -8,7 +8,7 @@
 
 // The tar format: what is written is POSIX's (ustar, with pax records for long names); what is read
 // is that and GNU's long names. Pure but for the callbacks.
-namespace cohort::engine {
+namespace cohort::jobspec {
 
 struct TarEntry {
   enum class Kind { file, folder, link, hard_link };
@@ -51,4 +51,4 @@ class TarReader {
   std::uint64_t padding_ = 0;  // behind them
 };
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

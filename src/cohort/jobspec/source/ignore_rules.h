@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 
 // What .cohortignore says, as .gitignore does: a pattern a line, '#' begins a comment, '!' takes a
 // path back in, a '/' at the end means folders only, one before that binds the pattern to the top
@@ -30,4 +30,4 @@ class IgnoreRules {
 // Whether the whole of `path` fits the pattern.
 bool fits_pattern(std::string_view pattern, std::string_view path);
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

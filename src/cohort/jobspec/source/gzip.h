@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 
 // Compresses bytes that come in portions. The same bytes give the same archive: it has no time and
 // no name. Confined to one thread.
@@ -45,4 +45,4 @@ class GzipReader {
   std::unique_ptr<Stream> stream_;
 };
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

@@ -1,4 +1,4 @@
-#include "cohort/engine/tar_format.h"
+#include "cohort/jobspec/source/tar_format.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 namespace {
 
 // Offsets and lengths of the fields of a header.
@@ -157,7 +157,7 @@ std::optional<TarEntry> TarReader::next() {
       return std::nullopt;
     if (number_of(block, kChecksum) != checksum(block))
       throw InvalidInput("the file is no tar archive, or broken: a header's checksum is wrong");
-    const std::uint64_t size = number_of(block, kSize);
+    std::uint64_t size = number_of(block, kSize);
     const char letter = block[kKind.offset];
     if (letter == 'g' || letter == 'x' || letter == 'L' || letter == 'K') {
       const std::string text = read_text(size);
@@ -166,7 +166,11 @@ std::optional<TarEntry> TarReader::next() {
       if (letter == 'K') records["linkpath"] = text.substr(0, text.find('\0'));
       continue;
     }
-    if (records.contains("size")) throw InvalidInput("the archive holds a file that is too large");
+    if (records.contains("size")) {  // of 8 GiB and more
+      const auto large = parse_unsigned(records["size"]);
+      if (!large) throw InvalidInput("the archive has a broken extended header");
+      size = *large;
+    }
     TarEntry entry{.path = records.contains("path") ? records["path"] : path_of(block),
                    .target = records.contains("linkpath") ? records["linkpath"]
                                                           : std::string(text_of(block, kLinkName)),
@@ -206,4 +210,4 @@ void TarReader::skip_rest() {
   while (left_ > 0) read(buffer.data(), buffer.size());
 }
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

@@ -1,8 +1,8 @@
-#include "cohort/engine/ignore_rules.h"
+#include "cohort/jobspec/source/ignore_rules.h"
 
 #include "cohort/base/text.h"
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 namespace {
 
 // Whether `letter` is in the class that begins behind '[' at `pattern`; takes the class away. False
@@ -98,4 +98,4 @@ bool IgnoreRules::ignores(std::string_view path, bool is_folder) const {
   return false;
 }
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

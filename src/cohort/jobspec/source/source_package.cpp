@@ -1,4 +1,4 @@
-#include "cohort/engine/source_package.h"
+#include "cohort/jobspec/source/source_package.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,11 +15,11 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
-#include "cohort/engine/gzip.h"
-#include "cohort/engine/ignore_rules.h"
-#include "cohort/engine/tar_format.h"
+#include "cohort/jobspec/source/gzip.h"
+#include "cohort/jobspec/source/ignore_rules.h"
+#include "cohort/jobspec/source/tar_format.h"
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,6 +27,7 @@ namespace fs = std::filesystem;
 constexpr const char* kIgnoreFile = ".cohortignore";
 constexpr std::string_view kAlwaysIgnored = ".git\n__pycache__\n.venv\n";
 constexpr std::size_t kCopyBuffer = 64 * 1024;
+constexpr int kMostLinks = 40;  // as the system follows
 
 [[noreturn]] void refuse_size(const std::string& what) {
   throw InvalidInput(
@@ -278,13 +279,35 @@ class Unpacker {
   }
 
   void check_link(const TarEntry& link) const {
-    std::error_code code;
-    const fs::path place = fs::weakly_canonical(top_ / link.path, code);
-    const fs::path below = place.lexically_relative(fs::canonical(top_));
-    if (code || fs::path(link.target).is_absolute() || below.empty() || *below.begin() == "..")
+    if (!leads_inside(fs::path(link.path).lexically_normal()))
       throw InvalidInput(fmt::format("the archive's link '{}' leads out of it, to '{}'",
                                      escape_controls(link.path), escape_controls(link.target)),
                          {.advice = "Pack links that stay inside the folder only."});
+  }
+
+  // Goes the way that the system would go, also where it ends at nothing, and never leaves top_.
+  bool leads_inside(const fs::path& path) const {
+    std::vector<fs::path> way(path.begin(), path.end());
+    std::reverse(way.begin(), way.end());  // the next part is the last one
+    fs::path place;                        // below top_, without links
+    int followed = 0;
+    while (!way.empty()) {
+      const fs::path part = std::move(way.back());
+      way.pop_back();
+      if (part == "." || part.empty()) continue;
+      if (part == "..") {
+        if (place.empty()) return false;
+        place = place.parent_path();
+      } else if (fs::is_symlink(fs::symlink_status(top_ / place / part))) {
+        const fs::path target = fs::read_symlink(top_ / place / part);
+        if (target.is_absolute() || ++followed > kMostLinks) return false;
+        const std::vector<fs::path> parts(target.begin(), target.end());
+        way.insert(way.end(), parts.rbegin(), parts.rend());
+      } else {
+        place /= part;
+      }
+    }
+    return true;
   }
 
   static void close_to_writers(const fs::path& path) {
@@ -350,4 +373,4 @@ bool is_source_id(std::string_view text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec

@@ -1,8 +1,8 @@
-#include "cohort/engine/ignore_rules.h"
+#include "cohort/jobspec/source/ignore_rules.h"
 
 #include <gtest/gtest.h>
 
-namespace cohort::engine {
+namespace cohort::jobspec {
 namespace {
 
 TEST(IgnorePatterns, StarsStopAtSlashesAndDoubleStarsDoNot) {
@@ -36,4 +36,4 @@ TEST(IgnoreRulesOfAFolder, TheLastRuleThatFitsDecides) {
 }
 
 }  // namespace
-}  // namespace cohort::engine
+}  // namespace cohort::jobspec
