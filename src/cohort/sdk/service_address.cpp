@@ -7,7 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/owned_files.h"
-#include "cohort/base/net/socket.h"
+#include "cohort/base/net/http_client.h"
 #include "cohort/base/process/process.h"
 #include "cohort/base/text.h"
 
@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostRecordBytes = 64 * 1024;
-constexpr std::chrono::seconds kConnectTime{5};
+constexpr std::chrono::seconds kAnswerSoon{5};
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -50,10 +50,12 @@ std::string token_of_environment() {
   return std::string(trim(read_own_file(path, kMostRecordBytes)));
 }
 
-// False where no process listens: a service that was killed leaves record and socket.
-bool is_listening(const std::string& socket) {
+// False where no process answers: a service that was killed leaves record and socket, and while it
+// is being taken down even a socket that can be connected to.
+bool is_answering(const std::string& socket) {
   try {
-    connect_to(Endpoint::unix_path(socket), Deadline::after(kConnectTime));
+    HttpClient({.server = Endpoint::unix_path(socket)})
+        .call({.target = "/v1/service"}, Deadline::after(kAnswerSoon));
   } catch (const PeerError&) {
     return false;
   } catch (const TimeoutError&) {  // busy
@@ -76,7 +78,7 @@ std::optional<ServiceAddress> own_service(const fs::path& root) {
     const auto start_time = json.at("start_time").get<std::uint64_t>();
     if (start_time == 0 || process_start_time(pid) != start_time) return std::nullopt;
     ServiceAddress address{.socket = json.at("socket").get<std::string>()};
-    if (!is_listening(address.socket)) return std::nullopt;
+    if (!is_answering(address.socket)) return std::nullopt;
     return address;
   } catch (const nlohmann::json::exception&) {
     throw InvalidInput(fmt::format("'{}' is not the record of a service", path.string()),

@@ -9,6 +9,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/base/process/process.h"
+#include "cohort/sdk/small_service_test.h"
 
 namespace cohort::sdk {
 namespace {
@@ -62,8 +63,9 @@ TEST(ServiceAddress, FindsTheServiceOfTheRootWhileItsProcessLives) {
   Variables variables;
   variables.set("COHORT_HOME", folder.path().string());
   EXPECT_FALSE(find_service());
-  const std::string socket = (folder / "x.sock").string();
-  UniqueFd listener = listen_on(Endpoint::unix_path(socket));
+  std::optional<SmallService> service(std::in_place,
+                                      [](const HttpRequest&) { return json_answer("{}"); });
+  std::string socket = service->address().socket;
   const auto record = [&](std::uint64_t start_time) {
     write_file_atomically(folder / "service.json",
                           fmt::format(R"({{"pid":{},"start_time":{},"socket":"{}",)"
@@ -73,10 +75,12 @@ TEST(ServiceAddress, FindsTheServiceOfTheRootWhileItsProcessLives) {
   };
   record(process_start_time(::getpid()));
   EXPECT_EQ(find_service()->socket, socket);
-  listener.reset();  // killed: the socket's file stays
+  const UniqueFd dead = listen_on(Endpoint::unix_path((folder / "dead.sock").string()));
+  ::shutdown(dead.get(), SHUT_RDWR);  // as a killed service leaves it
+  socket = (folder / "dead.sock").string();
+  record(process_start_time(::getpid()));
   EXPECT_FALSE(find_service());
-  std::filesystem::remove(socket);
-  listener = listen_on(Endpoint::unix_path(socket));
+  socket = service->address().socket;
   record(process_start_time(::getpid()) + 1);  // another process had this number
   EXPECT_FALSE(find_service());
   write_file_atomically(folder / "service.json", "{}", 0600);
