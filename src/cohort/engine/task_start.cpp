@@ -11,6 +11,7 @@
 #include "cohort/base/text.h"
 #include "cohort/cluster/role.h"
 #include "cohort/engine/attempt_folder.h"
+#include "cohort/engine/line_relay.h"
 #include "cohort/jobspec/job_environment.h"
 #include "cohort/launch/job/job.h"
 
@@ -149,6 +150,7 @@ void exec_task(const TaskStart& start) {
   for (const auto& text : variables) environment.push_back(const_cast<char*>(text.c_str()));
   words.push_back(nullptr);
   environment.push_back(nullptr);
+  if (start.environment.find_value(kMpiRank)) relay_whole_lines();
   ::execve(program.c_str(), words.data(), environment.data());
   throw SystemError(fmt::format("cannot run '{}'", program.string()), errno);
 }

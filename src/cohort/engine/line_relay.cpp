@@ -1,0 +1,134 @@
+#include "cohort/engine/line_relay.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <string>
+#include <string_view>
+
+#include "cohort/base/error.h"
+#include "cohort/base/unique_fd.h"
+
+namespace cohort::engine {
+namespace {
+
+constexpr int kHalfLineMs = 100;
+constexpr std::size_t kLongestLine = 64 * 1024;
+
+sigset_t relayed_signals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT})
+    ::sigaddset(&signals, signal);
+  return signals;
+}
+
+void write_whole(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return;  // mpirun is gone, and ends the rank
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+}
+
+class Relay {
+ public:
+  Relay(pid_t child, UniqueFd output, UniqueFd signals)
+      : child_(child), output_(std::move(output)), signals_(std::move(signals)) {}
+
+  // Until the last writer is gone.
+  void run() {
+    for (;;) {
+      pollfd watched[] = {{output_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+      const int ready = ::poll(watched, 2, partial_.empty() ? -1 : kHalfLineMs);
+      if (ready == 0) flush();
+      if (ready <= 0) continue;
+      if (watched[1].revents) pass_signal_on();
+      if (watched[0].revents && !read_some()) return;
+    }
+  }
+
+ private:
+  bool read_some() {
+    char bytes[16 * 1024];
+    const ssize_t count = ::read(output_.get(), bytes, sizeof bytes);
+    if (count < 0 && errno == EINTR) return true;
+    if (count <= 0) {
+      flush();
+      return false;
+    }
+    partial_.append(bytes, static_cast<std::size_t>(count));
+    const std::size_t end = partial_.rfind('\n');
+    if (end != std::string::npos) {
+      write_whole(std::string_view(partial_).substr(0, end + 1));
+      partial_.erase(0, end + 1);
+    }
+    if (partial_.size() > kLongestLine) flush();
+    return true;
+  }
+
+  void flush() {
+    write_whole(partial_);
+    partial_.clear();
+  }
+
+  void pass_signal_on() {
+    signalfd_siginfo info;
+    if (::read(signals_.get(), &info, sizeof info) == sizeof info)
+      ::kill(child_, static_cast<int>(info.ssi_signo));
+  }
+
+  pid_t child_;
+  UniqueFd output_;
+  UniqueFd signals_;
+  std::string partial_;
+};
+
+[[noreturn]] void end_like(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFSIGNALED(status)) {
+    ::signal(WTERMSIG(status), SIG_DFL);
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::raise(WTERMSIG(status));
+  }
+  ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+}  // namespace
+
+void relay_whole_lines() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
+  UniqueFd reader(fds[0]), writer(fds[1]);
+  const sigset_t relayed = relayed_signals();
+  sigset_t before;
+  ::sigprocmask(SIG_BLOCK, &relayed, &before);  // none gets lost in between
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) throw SystemError("cannot start another process", errno);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(127);
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    ::dup2(writer.get(), STDOUT_FILENO);
+    ::dup2(writer.get(), STDERR_FILENO);
+    return;
+  }
+  writer.reset();
+  UniqueFd signals(::signalfd(-1, &relayed, SFD_CLOEXEC));
+  Relay(child, std::move(reader), std::move(signals)).run();
+  end_like(child);
+}
+
+}  // namespace cohort::engine
