@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import random
+import signal
 import socket
 import sqlite3
 import statistics
@@ -70,7 +71,8 @@ def measure_queue(arguments, targets):
                                       timeout=LIMIT).stdout) for _ in range(1 if arguments.quick else 5)]
     seconds = [run["seconds"] for run in runs]
     targets.record("queue_simulation_s", seconds)
-    print(f"queue: 10,000 jobs on 1,000 nodes, {runs[0]['decisions']} decisions, in {statistics.median(seconds):.2f} s; "
+    print(f"queue: 10,000 jobs on 1,000 nodes, {runs[0]['decisions']} decisions, in {statistics.median(seconds):.2f} "
+          f"processor seconds; "
           f"{runs[0]['used']:.0%} of the cores used", flush=True)
     targets.expect("queue_simulation_s", statistics.median(seconds), "<", 1)
 
@@ -97,9 +99,15 @@ def submit_jobs(service, count, seconds):
     return times
 
 
-def stop_all(service):
-    for job in service.call("GET", "/v1/jobs?state=starting,running&limit=1000").json()["jobs"]:
-        service.call("POST", f"/v1/jobs/{job['id']}/stop")
+def end_service(service):
+    """At once: 1,000 waiting jobs need no orderly end. What runs is asked to stop, by its supervisor."""
+    service.process.kill()
+    service.process.wait()
+    for claim in service.root.glob("jobs/*/attempts/*/claim"):
+        try:
+            os.kill(int(claim.read_text().split()[2]), signal.SIGTERM)
+        except ProcessLookupError:
+            pass
 
 
 def measure_waiting(arguments, targets, sections):
@@ -125,9 +133,7 @@ def measure_waiting(arguments, targets, sections):
                 print(f"idle: {waiting} jobs wait, {part:.2f}% of a core", flush=True)
                 targets.expect("idle_cpu_percent", part, "<", 5)
         finally:
-            stop_all(service)
-            service.process.kill()  # 1,000 waiting jobs need no orderly end
-            service.process.wait()
+            end_service(service)
 
 
 def measure_list(arguments, targets):

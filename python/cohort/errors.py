@@ -20,7 +20,7 @@ class ServiceError(CohortError):
     """The service refused a request; the text is its reason, and what to do about it."""
 
     def __init__(self, status: int, message: str, advice: Optional[str] = None) -> None:
-        super().__init__(f"{message} {advice}" if advice else message)
+        super().__init__(message if not advice else f"{message.rstrip('.')}. {advice}")
         self.status = status
         self.message = message
         self.advice = advice

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Type, 
 from cohort import packing
 from cohort.arguments import EstimatorArguments, as_json, channels_of, environment_of, fields_of, signature
 from cohort.client import Client
+from cohort.connection import JsonObject
 from cohort.errors import CohortError, SourceError
 from cohort.job import Job, Logs, ModelData
 from cohort.tables import MetricTable
@@ -76,14 +77,7 @@ class Estimator:
         logs: "All" prints the log of every task, "None" nothing, "worker:0" (or a list) that of these tasks.
         Throws JobFailed, whose text is the root cause; ServiceError for a job that the service refuses.
         """
-        spec = self.job_description(inputs, job_name)
-        source = self._source()
-        if source:
-            with packing.pack(source) as packed:
-                self._check_entry_point(packed, source)
-                self.client.put_source(packed)
-                spec["source"] = packed.sha256
-        submitted = self.client.submit(spec)
+        submitted = self.client.submit(self._with_source(self.job_description(inputs, job_name)))
         self.latest_training_job = job = Job(self.client, submitted["id"])
         _say(f"job {job.id} ({submitted['name']}) is submitted")
         for note in job.describe()["notes"]:
@@ -91,6 +85,11 @@ class Estimator:
         if wait:
             job.wait(logs)
         return job
+
+    def check(self, inputs: Union[None, Path, Mapping[str, Path]] = None) -> JsonObject:
+        """What the service would make of the job: {"resolved", "notes"}. Starts nothing. Throws as fit() does
+        for a job that would be refused."""
+        return self.client.check(self._with_source(self.job_description(inputs)))
 
     def job_description(self, inputs: Union[None, Path, Mapping[str, Path]] = None,
                         job_name: Optional[str] = None) -> Dict[str, Any]:  # fmt: skip
@@ -171,6 +170,16 @@ class Estimator:
         if len(has) != 1:
             raise ValueError(f"{type(self).__name__} needs " + ("entry_point, a file of source_dir" if not has
                              else "entry_point or program, not both"))  # fmt: skip
+
+    def _with_source(self, spec: Dict[str, Any]) -> Dict[str, Any]:
+        """The description with its source, which the service has afterwards."""
+        source = self._source()
+        if not source:
+            return spec
+        with packing.pack(source) as packed:
+            self._check_entry_point(packed, source)
+            self.client.put_source(packed)
+            return {**spec, "source": packed.sha256}
 
     def _source(self) -> Optional[pathlib.Path]:
         """What is packed: source_dir, or the entry point alone."""

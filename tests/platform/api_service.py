@@ -150,6 +150,7 @@ class Stream:
             if "data" in event:
                 yield event["event"], json.loads(event["data"])
             event = {}
+        self.close()
 
     def take(self, count):
         found = []
@@ -160,6 +161,7 @@ class Stream:
         return found
 
     def close(self):
+        self.response.close()
         self.connection.close()
 
 

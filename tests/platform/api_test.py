@@ -316,6 +316,36 @@ class Refusals(ServiceTest):
             service.call("GET", "/v1/service", token=service.token)
 
 
+class FullDisk(ServiceTest):
+    def setUp(self):
+        super().setUp()
+        self.root.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(self.root)]
+        if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+            self.skipTest("a small file system cannot be mounted here")
+        self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.root)], check=False)
+
+    def test_is_said_and_the_service_goes_on(self):
+        service = self.serve()
+        large = os.urandom(6 << 20)
+        answer = service.call("PUT", f"/v1/sources/{hashlib.sha256(large).hexdigest()}", large)
+        self.assertEqual(answer.status, 503, answer.body)
+        check_schema(answer.json(), schema_named("Error"))
+        self.assertIn("No space left", answer.json()["error"]["message"])
+        filler = self.root / "filler"
+        with filler.open("wb", buffering=0) as file:
+            with self.assertRaises(OSError):
+                while True:
+                    file.write(bytes(4096))
+        answers = [service.call("POST", "/v1/jobs", {"spec": {"program": ["true"]}}) for _ in range(50)]
+        refused = [answer for answer in answers if answer.status != 201]
+        self.assertEqual({answer.status for answer in refused}, {503}, [answer.body for answer in refused][:3])
+        self.assertIsNotNone(refused[0].json()["error"]["advice"])
+        self.assertEqual(service.call("GET", "/v1/service").status, 200)
+        filler.unlink()
+        self.assertEqual(service.wait_until(service.submit(["true"]), {"succeeded"})["exit_code"], 0)
+
+
 class StartAndEnd(ServiceTest):
     def test_one_service_works_with_a_root_and_leaves_its_jobs_running(self):
         service = self.serve()

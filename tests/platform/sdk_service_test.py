@@ -2,12 +2,14 @@
 killed meanwhile; a shared one with two users."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import pathlib
 import pty
 import signal
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -92,6 +94,14 @@ class Jobs(ServiceTest):
         self.assertIn("No module named 'no_such_module'", str(failure.exception))
         self.assertEqual(failure.exception.exit_code, 1)
         self.assertEqual(failure.exception.job.status(), "failed")
+
+    @unittest.skipIf(importlib.util.find_spec("tensorflow"), "TensorFlow is here: tests/frameworks runs the examples")
+    def test_the_examples_without_tensorflow_fail_with_that_as_the_root_cause(self):
+        example = sdk_service.SOURCE / "examples/estimator/ps.py"
+        done = subprocess.run([sys.executable, example], cwd=example.parent, env=self.environment, text=True,
+                              timeout=PATIENCE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)  # fmt: skip
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.splitlines()[-1], r"^cohort\.errors\.JobFailed: .* No module named 'tensorflow'$")
 
     def test_a_job_that_the_service_refuses_is_not_made(self):
         with self.assertRaisesRegex(cohort.ServiceError, "instance_count"):

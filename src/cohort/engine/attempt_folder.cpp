@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
@@ -29,6 +30,16 @@ void sync_folder(const fs::path& folder) {
   const UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd || ::fsync(fd.get()) != 0)
     throw SystemError(fmt::format("cannot write '{}'", folder.string()), errno);
+}
+
+// Nothing where there is no such file; the folder may be removed at any time.
+std::optional<std::string> read_if_there(const fs::path& path, std::size_t most_bytes) {
+  try {
+    return read_own_file(path, most_bytes);
+  } catch (const SystemError& error) {
+    if (error.code() != ENOENT && error.code() != ENOTDIR) throw;
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -67,7 +78,11 @@ AttemptRequest attempt_from_json(std::string_view text, const fs::path& folder) 
 void write_request(const AttemptRequest& request) {
   const AttemptFolder folder{request.folder};
   make_own_folder(folder.path);
-  write_file_atomically(folder.request(), to_json(request), 0600);  // env may hold secrets
+  // Several threads may write the same; variables may hold secrets.
+  const fs::path mine = fmt::format("{}.{}", folder.request().string(), ::gettid());
+  write_file_atomically(mine, to_json(request), 0600);
+  if (::rename(mine.c_str(), folder.request().c_str()) != 0)
+    throw SystemError(fmt::format("cannot write '{}'", folder.request().string()), errno);
 }
 
 AttemptRequest read_request(const AttemptFolder& folder) {
@@ -90,8 +105,9 @@ bool claim_attempt(const AttemptFolder& folder) {
 }
 
 std::optional<std::string> claimed_by(const AttemptFolder& folder) {
-  if (std::error_code code; !fs::exists(folder.claim(), code)) return std::nullopt;
-  return std::string(trim(read_own_file(folder.claim(), kMostClaimBytes)));
+  const auto text = read_if_there(folder.claim(), kMostClaimBytes);
+  if (!text) return std::nullopt;
+  return std::string(trim(*text));
 }
 
 bool supervisor_lives(const AttemptFolder& folder, const std::string& identity) {
@@ -108,9 +124,9 @@ void write_early_end(const AttemptFolder& folder, const std::string& failure) {
 }
 
 std::optional<EarlyEnd> read_early_end(const AttemptFolder& folder) {
-  if (std::error_code code; !fs::exists(folder.failure(), code)) return std::nullopt;
-  const auto json = ordered_json::parse(read_own_file(folder.failure(), kMostRequestBytes), nullptr,
-                                        /*allow_exceptions=*/false);
+  const auto text = read_if_there(folder.failure(), kMostRequestBytes);
+  if (!text) return std::nullopt;
+  const auto json = ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
   return EarlyEnd{.failure = json.value("failure", std::string()),
                   .ended = json.value("ended", std::string())};

@@ -43,11 +43,8 @@ void LocalEngine::check(const jobspec::ResolvedJob& job) const {
 
 void LocalEngine::submit(const AttemptRequest& request) {
   const AttemptFolder folder{request.folder};
-  {
-    const std::lock_guard lock(mutex_);  // one writer of the file in this process
-    if (claimed_by(folder)) return;
-    write_request(request);
-  }
+  if (claimed_by(folder)) return;
+  write_request(request);
   start_supervisor(cohort_, request.folder);
   owner_of(request.folder);
 }

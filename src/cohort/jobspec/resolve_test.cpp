@@ -256,8 +256,9 @@ TEST(Catalogue, FilesAddToTheShippedOne) {
   EXPECT_EQ(all.instance_types.at("big.one").gpus, 8);
   EXPECT_EQ(all.instance_types.at("ml.m5.large").cores, 1);
   EXPECT_EQ(all.instance_types.at("ml.p3.2xlarge").gpus, 1);
-  for (const auto& [name, size] : shipped_catalogue().instance_types)
-    if (const auto said = parse_ti_name(name)) EXPECT_EQ(*said, size) << name;
+  for (const auto& [name, size] : shipped_catalogue().instance_types) {
+    EXPECT_EQ(parse_ti_name(name).value_or(size), size) << name;
+  }
 
   const ResolvedJob venv =
       resolved(R"("framework": "tensorflow", "framework_version": "1.14.0", "py_version": "py3")",

@@ -259,6 +259,8 @@ TEST(JobDescription, BadTextIsRefusedInWords) {
               HasSubstr("more than 16 deep"));
   EXPECT_THAT(refusal_of_json(std::string((1u << 20) + 1, ' ')), HasSubstr("the most allowed"));
   EXPECT_THAT(refusal_of_toml("workers = [2\nps = 1\n"), HasSubstr("job.toml line 2"));
+  for (const char* text : {"[=]", "[.]", "a = [}", "a = {[]}", "[[]", "=", "a.=1", "[a", "a = '"})
+    EXPECT_THAT(refusal_of_toml(text), HasSubstr("job.toml")) << text;
   EXPECT_THAT(refusal_of_json("{\"\x1b[31m\": 1}"), ::testing::Not(HasSubstr("\x1b")));
 }
 

@@ -10,8 +10,8 @@
 namespace cohort::jobspec {
 namespace {
 
-constexpr int kMostDots = 32;      // between two words that end a key
-constexpr int kMostBrackets = 16;  // open at a time
+constexpr std::size_t kMostDots = 32;      // between two words that end a key
+constexpr std::size_t kMostBrackets = 16;  // open at a time
 
 // The end of the string that begins at `begin`, or of the text.
 std::size_t end_of_string(std::string_view text, std::size_t begin) {
@@ -33,8 +33,10 @@ std::size_t end_of_string(std::string_view text, std::size_t begin) {
 }  // namespace
 
 void require_shallow_toml(std::string_view text, const std::string& name) {
-  int line = 1, dots = 0, brackets = 0;
-  const auto refuse = [&](const char* what, int most) {
+  int line = 1;
+  std::size_t dots = 0;
+  std::string open;  // brackets that have not been closed yet
+  const auto refuse = [&](const char* what, std::size_t most) {
     throw InvalidInput(fmt::format("{} line {}: {} more than {} deep", name, line, what, most),
                        {.advice = "A job file needs no more than a few levels."});
   };
@@ -56,9 +58,13 @@ void require_shallow_toml(std::string_view text, const std::string& name) {
       dots = 0;
     }
     if (c == '[' || c == '{') {
-      if (++brackets > kMostBrackets) refuse("lists and tables nest", kMostBrackets);
-    } else if (c == ']' || c == '}') {
-      brackets = std::max(0, brackets - 1);
+      open += c;
+      if (open.size() > kMostBrackets) refuse("lists and tables nest", kMostBrackets);
+    } else if ((c == ']' || c == '}') && !open.empty()) {
+      if (open.back() != (c == ']' ? '[' : '{'))
+        throw InvalidInput(
+            fmt::format("{} line {}: '{}' closes what '{}' opened", name, line, c, open.back()));
+      open.pop_back();
     }
     ++i;
   }

@@ -30,6 +30,13 @@ TEST(TomlLimits, DeepKeysAndBracketsAreRefusedByLine) {
   EXPECT_THAT(refusal_of(repeated("\"a\".", 50'000) + "b = 1"), HasSubstr("keys nest"));
 }
 
+TEST(TomlLimits, BracketsOfAnotherKindEndNothing) {
+  EXPECT_THAT(refusal_of("a = 1\nb = [1, }\n"),
+              HasSubstr("job.toml line 2: '}' closes what '[' opened"));
+  EXPECT_THAT(refusal_of("a = {b = 1]\n"), HasSubstr("']' closes what '{' opened"));
+  require_shallow_toml("[[a]]\nb = {c = [1, {d = ']'}], e = \"}\"} # }]\n", "job.toml");
+}
+
 TEST(TomlLimits, StringsCommentsAndManyNumbersAreNoDepth) {
   require_shallow_toml(repeated("a.b = [0.1, 0.2, 0.3]\n", 1000), "job.toml");
   require_shallow_toml("text = '" + repeated(".[", 1000) + "'\n", "job.toml");

@@ -36,6 +36,7 @@ HttpLimits api_limits() {
   HttpLimits limits;
   limits.head = 64 * 1024;  // a cursor of the logs of a thousand tasks
   limits.connections = 1024;
+  limits.body = kMostBodyBytes;
   limits.pending = std::size_t{64} << 20;
   limits.time = std::chrono::seconds(30);
   limits.stall = std::chrono::minutes(10);  // a follower that was put to sleep wakes up again

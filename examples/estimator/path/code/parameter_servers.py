@@ -3,22 +3,14 @@ weights from the servers and sends its gradients there. TF_CONFIG says who is wh
 
 import json
 import os
+import time
 
 import network
 import tensorflow as tf
 
 v1 = tf.compat.v1
 v1.disable_eager_execution()
-
-
-class AtTheEnd(v1.train.SessionRunHook):
-    """Calls report(session) while the session, and with it the weights, is still there."""
-
-    def __init__(self, report):
-        self.report = report
-
-    def end(self, session):
-        self.report(session)
+v1.enable_resource_variables()  # no increment of the common step is lost
 
 
 def train(arguments):
@@ -44,23 +36,20 @@ def train(arguments):
         loss, accuracy = network.loss_and_accuracy(weights, some_points, some_arms)
         update = v1.train.AdamOptimizer(arguments.learning_rate).minimize(loss, global_step=steps)
 
-    def at_the_end(session):
-        if is_chief:
-            reached, found = session.run([accuracy, weights], {some_points: test[0], some_arms: test[1]})
-            report.end(session.run(steps), reached, found)
-
     samples = network.batches(points, arms, arguments.batch_size, seed=0 if is_chief else 1 + index)
-    hooks = [v1.train.StopAtStepHook(last_step=arguments.steps * workers), AtTheEnd(at_the_end)]
     filters = ["/job:ps", me] if cluster else []  # workers do not wait for one another
     print(f"{me or 'alone'}: {workers} workers, {len(cluster.get('ps', []))} parameter servers", flush=True)
-    with v1.train.MonitoredTrainingSession(master=server.target if server else "", is_chief=is_chief, hooks=hooks,
+    with v1.train.MonitoredTrainingSession(master=server.target if server else "", is_chief=is_chief,
                                            config=v1.ConfigProto(device_filters=filters),
                                            log_step_count_steps=None) as session:  # fmt: skip
-        own = 0
-        while not session.should_stop():
+        for own in range(arguments.steps):
             some = next(samples)
             _, value, step = session.run([update, loss, steps], {some_points: some[0], some_arms: some[1]})
             if own % 50 == 0:
                 report.step(step, value)
-            own += 1
-    print(f"{me or 'alone'}: computed {own} steps", flush=True)
+        print(f"{me or 'alone'}: computed {arguments.steps} steps", flush=True)
+        if is_chief:
+            while session.run(steps) < arguments.steps * workers:  # the others are still at work
+                time.sleep(0.1)
+            reached, found = session.run([accuracy, weights], {some_points: test[0], some_arms: test[1]})
+            report.end(arguments.steps * workers, reached, found)

@@ -7,6 +7,8 @@ gradients are averaged between processes, neither means that it is alone.
 import argparse
 import os
 
+import tensorflow  # noqa: F401  here first, so that where it is missing the job's failure says so
+
 
 def main():
     parser = argparse.ArgumentParser()

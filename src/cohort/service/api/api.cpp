@@ -17,6 +17,14 @@ bool has_body(const HttpRequest& head) {
   return find_header(head.headers, "transfer-encoding") || (length && *length != "0");
 }
 
+// More than a body may have; one without a length is counted while it comes.
+void require_fitting(const HttpRequest& head) {
+  const std::string* length = find_header(head.headers, "content-length");
+  const std::uint64_t most = head.method == "PUT" ? kMostSourceBytes : kMostBodyBytes;
+  if (length && parse_unsigned(*length).value_or(0) > most)
+    throw ApiError(413, fmt::format("the body has {} bytes, and may have {}", *length, most));
+}
+
 bool is_json(const HttpRequest& head) {
   const std::string* type = find_header(head.headers, "content-type");
   return type && trim(std::string_view(*type).substr(0, type->find(';'))) == "application/json";
@@ -52,6 +60,7 @@ void Api::require_change_allowed(const HttpRequest& head, const Admitted& admitt
                    fmt::format("more than {} changes a second by {}", options_.changes_a_second,
                                admitted.caller.user),
                    {.advice = "Try again in a second."});
+  require_fitting(head);
   if (head.method != "PUT" && has_body(head) && !is_json(head))
     throw ApiError(415, "the body must have Content-Type: application/json");
 }

@@ -12,10 +12,12 @@
 
 namespace cohort::service {
 
+constexpr std::size_t kMostBodyBytes = std::size_t{1} << 20;  // of JSON
+
 // HTTP API v1 (openapi.json): lets requests in, and answers them. What an HttpServer calls.
 //
 // Every request passes, in this order: Host and Origin, a route, who asks, their role, and for
-// changes the rate and the type of the body. Only then is the body read.
+// changes the rate, the size and the type of the body. Only then is the body read.
 //
 // Threads: confined to that of the server; last_used() from any.
 // Failure: none leaves it; every exception is an answer.

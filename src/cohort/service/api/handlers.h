@@ -3,8 +3,8 @@
 #include "cohort/service/api/api_context.h"
 #include "cohort/service/api/router.h"
 
-// The operations of openapi.json, by their operationIds. Each throws ApiError, or what the job
-// operations throw.
+// The operations of openapi.json (routes.cpp says which is which). Each throws ApiError, or what the
+// job operations throw.
 namespace cohort::service {
 
 // service_handlers.cpp

@@ -1,6 +1,10 @@
 #include "cohort/service/api/json_rows.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "cohort/service/api/time_text.h"
@@ -22,6 +26,8 @@ Json object_of(const std::string& text) {
   Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return json.is_object() ? json : Json::object();
 }
+
+bool is_plain(char c) { return c >= ' ' && c != '"' && c != '\\' && c != 0x7F; }
 
 }  // namespace
 
@@ -97,6 +103,26 @@ Json end_json(const JobRow& row) {
 
 std::string dumped(const Json& json) {
   return json.dump(-1, ' ', /*ensure_ascii=*/false, Json::error_handler_t::replace);
+}
+
+void append_text(std::string& json, std::string_view text) {
+  if (std::any_of(text.begin(), text.end(), [](char c) { return c < 0; })) {
+    json += dumped(text);
+    return;
+  }
+  json += '"';
+  for (auto at = text.begin(); at != text.end();) {
+    const auto end = std::find_if_not(at, text.end(), is_plain);
+    json.append(at, end);
+    at = end;
+    if (at == text.end()) break;
+    if (*at == '\n')
+      json += "\\n";
+    else
+      fmt::format_to(std::back_inserter(json), "\\u{:04x}", static_cast<unsigned>(*at));
+    ++at;
+  }
+  json += '"';
 }
 
 }  // namespace cohort::service

@@ -19,5 +19,7 @@ nlohmann::ordered_json end_json(const JobRow& row);
 
 // UTF-8, whatever the bytes of texts are.
 std::string dumped(const nlohmann::ordered_json& json);
+// A text as JSON, behind `json`. Quick for ASCII: logs are many bytes.
+void append_text(std::string& json, std::string_view text);
 
 }  // namespace cohort::service

@@ -1,9 +1,10 @@
 #include "cohort/service/api/log_stream.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/net/sse.h"
 #include "cohort/service/api/json_rows.h"
 #include "cohort/service/api/log_tail.h"
 
@@ -12,10 +13,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kSoon{50};
 constexpr std::chrono::milliseconds kLater{500};
-
-std::string end_event(const nlohmann::ordered_json& data) {
-  return to_sse("end", "", dumped(data));
-}
 
 }  // namespace
 
@@ -33,7 +30,7 @@ BodyStream::Then LogStream::fill(std::string& bytes) {
   const auto job = context_.store.find_job(id_);
   if (!job) {
     JobRow gone{.state = JobState::stopped, .reason = "the job was deleted"};
-    bytes += end_event(end_json(gone));
+    add_event(bytes, "end", "", dumped(end_json(gone)));
     return Then::end();
   }
   if (cursor_.attempt == 0) cursor_.attempt = first_attempt(*job);
@@ -57,7 +54,7 @@ BodyStream::Then LogStream::fill(std::string& bytes) {
     is_done_.clear();
     return Then::more();
   }
-  bytes += end_event(end_json(*job));
+  add_event(bytes, "end", "", dumped(end_json(*job)));
   return Then::end();
 }
 
@@ -112,10 +109,13 @@ bool LogStream::send_some(const std::string& task, bool past, std::string& bytes
   const std::string_view text = all.substr(0, sendable(all, kPiece, is_last));
   is_done = is_last && text.size() == all.size() && (chunk.end || all.empty());
   if (text.empty()) return !is_done;
-  const nlohmann::ordered_json data = {
-      {"task", task}, {"attempt", cursor_.attempt}, {"offset", offset}, {"text", text}};
+  std::string json = "{\"task\":";
+  append_text(json, task);
+  json += fmt::format(",\"attempt\":{},\"offset\":{},\"text\":", cursor_.attempt, offset);
+  append_text(json, text);
+  json += '}';
   offset += text.size();
-  bytes += to_sse("log", to_text(cursor_), dumped(data));
+  add_event(bytes, "log", to_text(cursor_), json);
   return true;
 }
 

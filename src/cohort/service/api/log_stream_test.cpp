@@ -176,6 +176,15 @@ TEST_F(LogStreamTest, CutsLongLinesBetweenCharacters) {
   EXPECT_EQ(text, written);
 }
 
+TEST_F(LogStreamTest, SendsAnyBytesAsTextOfJson) {
+  begin_attempt(1, {"worker:0"});
+  log(1, "worker:0") = std::string("\"q\" \\ \t\r \x1b[1m \x7f \0|\n", 19);
+  LogStream stream = follow();
+  EXPECT_THAT(taken(stream), ElementsAre("1 worker:0 @0 " + log(1, "worker:0")));
+  log(1, "worker:0") += "\u00e9 \xff\n";
+  EXPECT_THAT(taken(stream), ElementsAre("1 worker:0 @19 \u00e9 \ufffd\n"));
+}
+
 TEST_F(LogStreamTest, EventsGoOnBehindTheLastId) {
   EventStream all(context_, "", "", 0);
   std::string bytes;

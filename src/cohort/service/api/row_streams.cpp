@@ -2,7 +2,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "cohort/base/net/sse.h"
 #include "cohort/service/api/json_rows.h"
 
 namespace cohort::service {
@@ -23,7 +22,7 @@ EventStream::EventStream(ApiContext& context, std::string job, std::string user,
 BodyStream::Then EventStream::fill(std::string& bytes) {
   const auto rows = context_.store.events_after(after_, job_, user_, kRows);
   for (const EventRow& row : rows) {
-    bytes += to_sse("job", std::to_string(row.id), dumped(event_json(row)));
+    add_event(bytes, "job", std::to_string(row.id), dumped(event_json(row)));
     after_ = row.id;
   }
   return rows.size() == kRows ? Then::more() : Then::wait(kRowsPoll);
@@ -41,14 +40,14 @@ BodyStream::Then MetricStream::fill(std::string& bytes) {
   const auto job = context_.store.find_job(job_);
   const auto rows = context_.store.metrics(job_, name_, after_, kRows);
   for (const MetricRow& row : rows) {
-    bytes += to_sse("metric", std::to_string(row.id), dumped(metric_json(row)));
+    add_event(bytes, "metric", std::to_string(row.id), dumped(metric_json(row)));
     after_ = row.id;
   }
   if (rows.size() == kRows) return Then::more();
   const bool is_over = !job || (has_ended(job->state) && job->collected >= job->attempt);
   if (!is_over || !rows.empty()) return Then::wait(kRowsPoll);
   const JobRow gone{.state = JobState::stopped, .reason = "the job was deleted"};
-  bytes += to_sse("end", "", dumped(end_json(job ? *job : gone)));
+  add_event(bytes, "end", "", dumped(end_json(job ? *job : gone)));
   return Then::end();
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cohort/base/crypto/sha256_stream.h"
 #include "cohort/base/files/owned_files.h"
@@ -34,9 +35,7 @@ class SourceUpload : public BodySink {
     partial_ = name;
   }
 
-  ~SourceUpload() override {
-    if (!partial_.empty()) ::unlink(partial_.c_str());
-  }
+  ~SourceUpload() override { drop(); }
 
   std::uint64_t limit() const override { return kMostSourceBytes; }
 
@@ -44,13 +43,16 @@ class SourceUpload : public BodySink {
     if (!file_) return std::nullopt;
     try {
       store(piece);
-      return std::nullopt;
     } catch (const std::exception&) {
-      return response_of(std::current_exception());
+      // Said once all has come: a client that is still sending would not hear it.
+      refusal_ = response_of(std::current_exception());
+      drop();
     }
+    return std::nullopt;
   }
 
   HttpResponse finish() override {
+    if (refusal_) return *std::move(refusal_);
     try {
       if (!file_) return stored(200, sha256_, std::filesystem::file_size(final_));
       const std::string found = to_hex(hash_.finish());
@@ -70,6 +72,12 @@ class SourceUpload : public BodySink {
   }
 
  private:
+  void drop() {
+    if (!partial_.empty()) ::unlink(partial_.c_str());
+    partial_.clear();
+    file_.reset();
+  }
+
   void store(std::string_view piece) {
     hash_.update(piece);
     bytes_ += piece.size();
@@ -90,7 +98,8 @@ class SourceUpload : public BodySink {
   std::string sha256_;
   std::filesystem::path final_;
   std::string partial_;
-  UniqueFd file_;
+  UniqueFd file_;  // none: it was there already, or could not be stored
+  std::optional<HttpResponse> refusal_;
   Sha256 hash_;
   std::uint64_t bytes_ = 0;
   std::uint64_t synced_ = 0;

@@ -15,6 +15,13 @@ BodyStream::Then SseStream::next(std::string& bytes) {
   return then;
 }
 
+void add_event(std::string& bytes, std::string_view name, std::string_view id,
+               std::string_view json) {
+  bytes.append("event: ").append(name);
+  if (!id.empty()) bytes.append("\nid: ").append(id);
+  bytes.append("\ndata: ").append(json).append("\n\n");
+}
+
 HttpResponse sse_response(std::unique_ptr<SseStream> stream) {
   HttpResponse response;
   response.type = "text/event-stream";

@@ -27,6 +27,10 @@ class SseStream : public BodyStream {
   Clock::time_point last_sent_{};
 };
 
+// One event behind `bytes`. `json` has no line ends, as none that is dumped has.
+void add_event(std::string& bytes, std::string_view name, std::string_view id,
+               std::string_view json);
+
 HttpResponse sse_response(std::unique_ptr<SseStream> stream);
 
 }  // namespace cohort::service

@@ -31,7 +31,7 @@ struct MetricsCollector::State {
   explicit State(Options given) : options(std::move(given)) {}
 
   bool collect(const JobRow& job, Followed& followed, Millis now);
-  void fail(const JobRow& job, Followed& followed, const Error& error, Millis now);
+  void fail(const JobRow& job, Followed& followed, const std::exception& error, Millis now);
   void open();
   bool pass(Millis now);
   std::chrono::milliseconds turn();
@@ -62,8 +62,8 @@ bool MetricsCollector::State::collect(const JobRow& job, Followed& followed, Mil
   return found.more;
 }
 
-void MetricsCollector::State::fail(const JobRow& job, Followed& followed, const Error& error,
-                                   Millis now) {
+void MetricsCollector::State::fail(const JobRow& job, Followed& followed,
+                                   const std::exception& error, Millis now) {
   if (followed.failures++ == 0) log::warning("metrics of job {}: {}", job.id, error.what());
   followed.interval = kLongTurn;
   followed.next_turn = now + kLongTurn;
@@ -92,7 +92,7 @@ bool MetricsCollector::State::pass(Millis now) {
     if (now < followed.next_turn && !is_over) continue;
     try {
       more = collect(job, followed, now) || more;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       fail(job, followed, error, now);
     }
   }
@@ -102,7 +102,7 @@ bool MetricsCollector::State::pass(Millis now) {
 std::chrono::milliseconds MetricsCollector::State::turn() {
   try {
     return pass(utc_now()) ? kBetweenParts : std::chrono::milliseconds(kShortTurn);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log::warning("metrics: {}", error.what());
     return kAfterFailure;
   }

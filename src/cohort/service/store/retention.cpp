@@ -75,7 +75,7 @@ void Retention::start() {
   thread_.start([this] {
     try {
       pass(utc_now());
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       log::warning("retention: {}", error.what());
     }
     return kPassInterval;
@@ -144,7 +144,7 @@ bool Retention::remove(const JobRow& job, Removed& removed) {
     if (!remove_ended_job(store(), folders_, job.id, PinnedJobs::stay)) return false;
     ++removed.jobs;
     return true;
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log::warning("retention of job {}: {}", job.id, error.what());
     return false;
   }
@@ -193,7 +193,7 @@ void Retention::remove_sources(Millis now, Removed& removed) {
     try {
       remove_tree(path);
       ++removed.sources;
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       log::warning("retention: {}", error.what());
     }
   }

@@ -189,7 +189,8 @@ std::int64_t Database::integer(const std::string& sql) {
 void Database::backup(const std::filesystem::path& to) {
   auto fresh = to;
   fresh += ".new";
-  std::filesystem::remove(fresh);
+  std::error_code failed;
+  std::filesystem::remove(fresh, failed);  // of a copy that was killed
   make_private_file(fresh);
   try {
     sqlite3* handle = nullptr;
@@ -212,7 +213,8 @@ void Database::backup(const std::filesystem::path& to) {
     throw;
   }
   sync_to_disk(fresh);
-  std::filesystem::rename(fresh, to);
+  std::filesystem::rename(fresh, to, failed);
+  if (failed) throw SystemError(fmt::format("cannot make '{}'", to.string()), failed.value());
   sync_to_disk(to.parent_path());
 }
 
