@@ -192,6 +192,7 @@ class BadInput(Platform):
         self.assertIn("from 1 to 100000, got 0", self.refused("jobs", "--limit", "0"))
         self.assertIn("--since 'soon'", self.refused("logs", "x", "--since", "soon"))
         self.assertIn("not of the form NAME=VALUE", self.refused("submit", "--hyperparameter", "lr", "--", "x"))
+        self.assertIn("error: instance_count is 0", self.refused("submit", "--instance-count", "0", "--", "x"))
         self.assertIn("no program", self.refused("submit"))
         self.assertIn("is not one of shell, mpirun, toml, json", self.refused("submit", "--print", "yaml", "--", "x"))
         (self.folder / "job.toml").write_text("program = '/bin/true'\ninstance_cuont = 2\n")

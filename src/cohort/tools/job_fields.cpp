@@ -200,6 +200,20 @@ std::string run_setting(const CLI::Option& option) {
   return fmt::format("{}=[{}]", key, join(texts, ", "));
 }
 
+// Messages of with_setting() name an option of `cohort job check`, which submit does not have.
+jobspec::JobSpec changed(const jobspec::JobSpec& spec, const std::string& setting,
+                         const jobspec::KnownOptions& known) {
+  try {
+    return jobspec::with_setting(spec, setting, known);
+  } catch (const InvalidInput& error) {
+    constexpr std::string_view kOtherOption = "--set: ";
+    const std::string& message = error.message();
+    throw InvalidInput(
+        message.starts_with(kOtherOption) ? message.substr(kOtherOption.size()) : message,
+        error.context());
+  }
+}
+
 }  // namespace
 
 void JobFields::declare(CLI::App& app) {
@@ -215,8 +229,8 @@ void JobFields::declare(CLI::App& app) {
 jobspec::JobSpec JobFields::over(jobspec::JobSpec spec) const {
   const jobspec::KnownOptions known = known_run_options();
   for (const CLI::Option* option : of_run_)
-    if (option->count() > 0) spec = jobspec::with_setting(spec, run_setting(*option), known);
-  for (const auto& setting : settings_) spec = jobspec::with_setting(spec, setting, known);
+    if (option->count() > 0) spec = changed(spec, run_setting(*option), known);
+  for (const auto& setting : settings_) spec = changed(spec, setting, known);
   return spec;
 }
 
