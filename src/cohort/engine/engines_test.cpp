@@ -137,7 +137,8 @@ TEST_P(LocalAttempts, TheRankThatFailedIsNamed) {
       "[ $OMPI_COMM_WORLD_RANK = 1 ] || exec sleep 60; echo ValueError: no data >&2; exit 3"));
   engine().submit(request);
   const AttemptStatus status = wait_for(request, AttemptState::failed);
-  EXPECT_EQ(status.failure, "rank 1 ended with exit code 3: ValueError: no data");
+  EXPECT_EQ(status.failure, "rank 1 ended with exit code 3: ValueError: no data")
+      << whole_log(request, "worker:0");
   EXPECT_EQ(status.exit_code, 3);
 }
 

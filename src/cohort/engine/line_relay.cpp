@@ -14,6 +14,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/unique_fd.h"
+#include "cohort/launch/process/process.h"
 
 namespace cohort::engine {
 namespace {
@@ -42,6 +43,8 @@ class Relay {
  public:
   Relay(pid_t child, UniqueFd output, UniqueFd signals)
       : child_(child), output_(std::move(output)), signals_(std::move(signals)) {}
+
+  bool told_to_end() const { return told_to_end_; }
 
   // Until the last writer is gone.
   void run() {
@@ -81,20 +84,34 @@ class Relay {
 
   void pass_signal_on() {
     signalfd_siginfo info;
-    if (::read(signals_.get(), &info, sizeof info) == sizeof info)
-      ::kill(child_, static_cast<int>(info.ssi_signo));
+    if (::read(signals_.get(), &info, sizeof info) != sizeof info) return;
+    const auto signal = static_cast<int>(info.ssi_signo);
+    told_to_end_ = told_to_end_ || signal == SIGTERM || signal == SIGINT;
+    ::kill(child_, signal);
   }
 
   pid_t child_;
   UniqueFd output_;
   UniqueFd signals_;
   std::string partial_;
+  bool told_to_end_ = false;
 };
 
-[[noreturn]] void end_like(pid_t child) {
+std::string failure_line(std::string_view rank, int status) {
+  if (WIFSIGNALED(status))
+    return fmt::format("rank {} was killed by signal {} ({})\n", rank, WTERMSIG(status),
+                       launch::signal_name(WTERMSIG(status)));
+  return fmt::format("rank {} ended with exit code {}\n", rank, WEXITSTATUS(status));
+}
+
+int wait_for_end(pid_t child) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  return status;
+}
+
+[[noreturn]] void end_like(int status) {
   if (WIFSIGNALED(status)) {
     ::signal(WTERMSIG(status), SIG_DFL);
     sigset_t none;
@@ -107,7 +124,7 @@ class Relay {
 
 }  // namespace
 
-void relay_whole_lines() {
+void relay_whole_lines(std::string_view rank) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   UniqueFd reader(fds[0]), writer(fds[1]);
@@ -127,8 +144,11 @@ void relay_whole_lines() {
   }
   writer.reset();
   UniqueFd signals(::signalfd(-1, &relayed, SFD_CLOEXEC));
-  Relay(child, std::move(reader), std::move(signals)).run();
-  end_like(child);
+  Relay relay(child, std::move(reader), std::move(signals));
+  relay.run();
+  const int status = wait_for_end(child);
+  if (status != 0 && !relay.told_to_end()) write_whole(failure_line(rank, status));
+  end_like(status);
 }
 
 }  // namespace cohort::engine

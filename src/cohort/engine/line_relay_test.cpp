@@ -30,7 +30,7 @@ Relayed relay_of(const std::function<void()>& program) {
     ::dup2(writer.get(), STDOUT_FILENO);
     ::dup2(writer.get(), STDERR_FILENO);
     writer.reset();
-    relay_whole_lines();
+    relay_whole_lines("4");
     program();
     ::_exit(0);
   }
@@ -52,7 +52,8 @@ TEST(LineRelayTest, ALineThatIsWrittenInPiecesArrivesAsOne) {
     for (const char* piece : {"epoch", " ", "1", "\n"}) say(STDOUT_FILENO, piece);
     ::raise(SIGTERM);
   });
-  EXPECT_EQ(relayed.writes, (std::vector<std::string>{"epoch 1\n"}));
+  EXPECT_EQ(relayed.writes,
+            (std::vector<std::string>{"epoch 1\n", "rank 4 was killed by signal 15 (SIGTERM)\n"}));
   EXPECT_TRUE(WIFSIGNALED(relayed.status) && WTERMSIG(relayed.status) == SIGTERM);
 }
 
@@ -63,7 +64,8 @@ TEST(LineRelayTest, HalfALineComesAfterAWhile) {
     say(STDERR_FILENO, " done\nlast");
     ::_exit(7);
   });
-  EXPECT_EQ(relayed.writes, (std::vector<std::string>{"50%", " done\n", "last"}));
+  EXPECT_EQ(relayed.writes, (std::vector<std::string>{"50%", " done\n", "last",
+                                                      "rank 4 ended with exit code 7\n"}));
   EXPECT_EQ(WEXITSTATUS(relayed.status), 7);
 }
 

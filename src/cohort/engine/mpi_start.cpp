@@ -1,6 +1,7 @@
 #include "cohort/engine/mpi_start.h"
 
 #include <algorithm>
+#include <array>
 #include <regex>
 
 #include "cohort/base/error.h"
@@ -55,24 +56,28 @@ std::map<std::string, std::string> mpirun_variables() {
 }
 
 std::string failed_rank(std::string_view log) {
-  static const std::regex kExit(R"(Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+))");
-  static const std::regex kSignal(
-      R"(process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+) \(([^)]*)\))");
+  // The line of a rank, then two forms of mpirun's report, which it does not always write.
+  static const std::array<std::regex, 4> kReports = {
+      std::regex(R"(\]<stdout>:rank (\d+) (ended with exit code \d+)\n)"),
+      std::regex(R"(\]<stdout>:rank (\d+) (was killed by signal \d+ \(\w+\))\n)"),
+      std::regex(R"(Process name: \[\[\d+,\d+\],(\d+)\]\s+Exit code:\s+(\d+))"),
+      std::regex(
+          R"(process rank (\d+) with PID \d+ on node \S+ exited on signal (\d+ \([^)]*\)))")};
+  static const std::array<const char*, 4> kHow = {"", "", "ended with exit code ",
+                                                  "was killed by signal "};
   const std::string text(log);
   std::smatch found;
-  std::string how;
-  if (std::regex_search(text, found, kExit))
-    how = fmt::format("rank {} ended with exit code {}", found[1].str(), found[2].str());
-  else if (std::regex_search(text, found, kSignal))
-    how = fmt::format("rank {} was killed by signal {} ({})", found[1].str(), found[2].str(),
-                      found[3].str());
-  else
-    return "";
+  std::size_t report = 0;
+  while (report < kReports.size() && !std::regex_search(text, found, kReports[report])) ++report;
+  if (report == kReports.size()) return "";
   const std::string rank = found[1].str();
+  const std::string how = fmt::format("{}{}", kHow[report], found[2].str());
   std::string last;
   for (const std::string& line : split(text, '\n'))
-    if (const auto said = said_by(line, rank); said && !said->empty()) last = *said;
-  return last.empty() ? how : fmt::format("{}: {}", how, escape_controls(last));
+    if (const auto said = said_by(line, rank); said && !said->empty() && !said->ends_with(how))
+      last = *said;
+  const std::string failure = fmt::format("rank {} {}", rank, how);
+  return last.empty() ? failure : fmt::format("{}: {}", failure, escape_controls(last));
 }
 
 }  // namespace cohort::engine

@@ -23,8 +23,8 @@ std::vector<std::string> mpirun_command(const AttemptRequest& request,
 // Variables that mpirun itself needs: it refuses to run as root without being told twice.
 std::map<std::string, std::string> mpirun_variables();
 
-// Which rank failed first, as mpirun's own report in its log says, with the last words of that
-// rank: "rank 1 ended with exit code 3: ValueError: no data"; "" when it reports none.
+// Which rank failed first, as the ranks themselves say (line_relay.h), else as mpirun's own report
+// does, with the last words of that rank: "rank 1 ended with exit code 3: ValueError: no data"; "" when it reports none.
 std::string failed_rank(std::string_view log);
 
 }  // namespace cohort::engine

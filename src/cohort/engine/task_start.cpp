@@ -150,7 +150,7 @@ void exec_task(const TaskStart& start) {
   for (const auto& text : variables) environment.push_back(const_cast<char*>(text.c_str()));
   words.push_back(nullptr);
   environment.push_back(nullptr);
-  if (start.environment.find_value(kMpiRank)) relay_whole_lines();
+  if (const auto rank = start.environment.find_value(kMpiRank)) relay_whole_lines(*rank);
   ::execve(program.c_str(), words.data(), environment.data());
   throw SystemError(fmt::format("cannot run '{}'", program.string()), errno);
 }
