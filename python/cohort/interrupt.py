@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import signal
 import sys
+import threading
+from typing import Iterator
 
 
 class Answer(enum.Enum):
     STOP = "stop"
     LEAVE = "leave"
     WAIT = "wait"
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """A Ctrl-C comes after the block, not in the middle of it."""
+    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def ask_about(job_id: str) -> Answer:

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from cohort.client import Client
 from cohort.connection import JsonObject
 from cohort.errors import CohortError, JobFailed, JobStopped
-from cohort.interrupt import Answer, ask_about
+from cohort.interrupt import Answer, ask_about, uninterrupted
 from cohort.log_printer import LogPrinter
 from cohort.tables import COLUMNS, MetricTable
 
@@ -148,8 +148,9 @@ class Job:
         printer = LogPrinter()
         for event in self.client.follow_logs(self.id, tasks=tasks, since=since, tail=tail, after=self._last_event):
             if event.kind == "log":
-                printer.print(event.json())
-                self._last_event = event.id
+                with uninterrupted():  # a line that is printed is not printed again, and none is left out
+                    printer.print(event.json())
+                    self._last_event = event.id
             elif event.kind == "end":
                 printer.finish()
                 return dict(event.json())

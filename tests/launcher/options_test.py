@@ -366,7 +366,7 @@ class Commands(unittest.TestCase):
         script = self.cohort("completion", "bash").stdout
         script += '\nCOMP_WORDS=(cohort run --max-re); COMP_CWORD=2; _cohort; echo "${COMPREPLY[@]}"'
         result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
-        self.assertEqual(result.stdout.split(), ["--max-restarts", "--max-run"])
+        self.assertEqual(result.stdout.split(), ["--max-restarts"])
         script += '\nCOMP_WORDS=(cohort run --layout ""); COMP_CWORD=3; _cohort; echo "${COMPREPLY[@]}"'
         result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
         self.assertEqual(result.stdout.splitlines()[-1], "separate colocated")

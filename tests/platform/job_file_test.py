@@ -22,7 +22,7 @@ SCHEMA = ROOT / "src/cohort/jobspec/job.schema.json"
 # Short: mpirun may cut the lines of two ranks into each other past 4 KiB.
 PRINTER = """import json, os, sys
 kept = {k: v for k, v in os.environ.items() if k.startswith(("SM_", "TM_", "NCCL_", "OMPI_COMM_WORLD_RANK"))}
-print(json.dumps([sys.argv[1:], kept]), flush=True)
+os.write(1, (json.dumps([sys.argv[1:], kept]) + "\\n").encode())  # whole, also beside other ranks
 """
 
 SERVERS = """

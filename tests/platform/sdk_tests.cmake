@@ -1,3 +1,7 @@
+if(COHORT_SANITIZE STREQUAL "thread")
+  return()  # they test Python
+endif()
+
 # The Python SDK: against a service of the tests, a real one, docs/sdk.md, its types, and `pip install`.
 foreach(subject sdk sdk_packing sdk_install sdk_service sdk_walk)
   cohort_python_test(platform_${subject}_test process ${CMAKE_CURRENT_SOURCE_DIR}/platform/${subject}_test.py)

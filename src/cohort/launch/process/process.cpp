@@ -100,10 +100,16 @@ int out_of_the_way(int fd, std::span<const DescriptorMove> moves) {
 // child uses this process's memory until execve() and changes nothing in it but the stack that it is
 // given and `moves`; the calling thread waits until then.
 pid_t clone_until_exec(Prepared& prepared) {
+#ifdef __SANITIZE_THREAD__  // takes clone() for a fork() that is followed by threads
+  const pid_t pid = ::vfork();
+  if (pid == 0) become_task(&prepared);
+  return pid;
+#else
   constexpr std::size_t kStackBytes = 64 * 1024;
   const auto stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
   return ::clone(become_task, stack.get() + kStackBytes,
                  CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, &prepared);
+#endif
 }
 
 // Puts descriptors into a window, where there is one, and takes them out again.
