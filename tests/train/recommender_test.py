@@ -47,9 +47,8 @@ class Recommender(LauncherTest):
     def test_replicas_without_servers_are_refused(self):
         done = self.run_alone(*SHORT, "--distribution_strategy", "mirrored", "--num_replicas", "2")
         self.assertEqual(done.returncode, 2, done.stderr[-2000:])
-        # Whichever of the two replicas notices first: the one that shares a table, or the one that is to be a copy.
-        self.assertRegex(done.stderr, r"embedding table 'items' cannot be shared by 2 replicas.*"
-                         r"Use --distribution_strategy parameter_server\.|cannot be copied for a second replica")  # fmt: skip
+        self.assertIn("embedding table 'items' cannot be shared by 2 replicas", done.stderr)
+        self.assertIn("Use --distribution_strategy parameter_server.", done.stderr)
 
     def test_learns_with_servers(self):
         for mode in ("true", "false"):

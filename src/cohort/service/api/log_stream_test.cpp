@@ -8,6 +8,7 @@
 #include "cohort/base/net/sse.h"
 #include "cohort/service/api/log_tail.h"
 #include "cohort/service/api/row_streams.h"
+#include "cohort/service/logs_engine_test.h"
 
 namespace cohort::service {
 namespace {
@@ -15,30 +16,6 @@ namespace {
 using Kind = BodyStream::Then::Kind;
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-// Logs in memory, by attempt's folder and task.
-class LogsEngine : public engine::Engine {
- public:
-  std::string_view name() const override { return "local"; }
-  engine::Abilities abilities() const override { return {}; }
-  void check(const jobspec::ResolvedJob&) const override {}
-  void submit(const engine::AttemptRequest&) override {}
-  engine::AttemptStatus observe(const std::filesystem::path&) const override { return {}; }
-  engine::LogChunk read_log(const std::filesystem::path& folder, std::string_view task,
-                            std::uint64_t offset, std::size_t most) const override {
-    const auto found = logs.find({folder.filename().string(), std::string(task)});
-    if (found == logs.end() || offset >= found->second.size()) return {"", offset, false};
-    std::string bytes = found->second.substr(offset, most);
-    return {bytes, offset + bytes.size(), false};
-  }
-  void stop(const std::filesystem::path&) override {}
-  void scale(const std::filesystem::path&, int) override {}
-  std::vector<std::filesystem::path> list(const std::filesystem::path&) const override {
-    return {};
-  }
-
-  std::map<std::pair<std::string, std::string>, std::string> logs;
-};
 
 class LogStreamTest : public testing::Test {
  protected:
@@ -74,7 +51,7 @@ class LogStreamTest : public testing::Test {
   }
 
   std::string& log(int attempt, const std::string& task) {
-    return engine_.logs[{std::to_string(attempt), task}];
+    return engine_.logs[std::to_string(attempt) + " " + task];
   }
 
   LogStream follow(LogQuery query = {}) { return LogStream(context_, job_, std::move(query)); }

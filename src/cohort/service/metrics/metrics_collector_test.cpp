@@ -14,6 +14,7 @@
 #include "cohort/jobspec/spec_json.h"
 #include "cohort/report/event_file.h"
 #include "cohort/report/progress_file.h"
+#include "cohort/service/logs_engine_test.h"
 #include "cohort/service/metrics/job_metrics.h"
 #include "cohort/service/store/sqlite.h"
 
@@ -22,35 +23,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-// Logs are texts in memory.
-class LogEngine : public engine::Engine {
- public:
-  std::map<std::string, std::string, std::less<>> logs;  // by task
-  bool ended = false;
-  bool failing = false;
-
-  std::string_view name() const override { return "local"; }
-  engine::Abilities abilities() const override { return {}; }
-  void check(const jobspec::ResolvedJob&) const override {}
-  void submit(const engine::AttemptRequest&) override {}
-  engine::AttemptStatus observe(const std::filesystem::path&) const override { return {}; }
-  engine::LogChunk read_log(const std::filesystem::path& folder, std::string_view task,
-                            std::uint64_t offset, std::size_t most_bytes) const override {
-    if (failing) throw SystemError("cannot read the log", EIO);
-    const auto found = logs.find(folder.filename().string() + " " + std::string(task));
-    if (found == logs.end()) return {.bytes = "", .next = offset, .end = ended};
-    const auto& log = found->second;
-    auto bytes = offset < log.size() ? log.substr(offset, most_bytes) : std::string();
-    const auto next = offset + bytes.size();
-    return {.bytes = std::move(bytes), .next = next, .end = ended && next >= log.size()};
-  }
-  void stop(const std::filesystem::path&) override {}
-  void scale(const std::filesystem::path&, int) override {}
-  std::vector<std::filesystem::path> list(const std::filesystem::path&) const override {
-    return {};
-  }
-};
 
 class MetricsCollectorTest : public ::testing::Test {
  protected:
@@ -100,7 +72,7 @@ class MetricsCollectorTest : public ::testing::Test {
   ScratchFolder root_;
   std::filesystem::path output_ = RunFolders{root_.path()}.output("a");
   RunStore store_{root_.path(), Durability::process_death};
-  LogEngine engine_;
+  LogsEngine engine_;
   Millis now_ = 1'000'000;
   std::unique_ptr<MetricsCollector> collector_;
 };
