@@ -76,11 +76,13 @@ struct Trainer::State {
   ReplicaTrainer& part_of(const parallel::Replica& replica, int shards) {
     auto& part = replicas[static_cast<std::size_t>(replica.local)];
     if (!part) {
+      ReplicaSync& sync = sync_of(replica);
+      sync.steps->require_trainable(model.module());
       auto [own_model, own_optimizer] = model_and_optimizer(replica);
       TrainerOptions own_options = options;
       own_options.virtual_shards = shards;
-      part = std::make_unique<ReplicaTrainer>(sync_of(replica), own_model, own_optimizer, loss,
-                                              own_options, strategy->local_replicas() > 1);
+      part = std::make_unique<ReplicaTrainer>(sync, own_model, own_optimizer, loss, own_options,
+                                              strategy->local_replicas() > 1);
     }
     return *part;
   }

@@ -38,17 +38,17 @@ void AllReduceSync::attach(const SyncedModel& model, std::vector<collective::Sha
       *replica_.group,
       options.deterministic ? named(model.module.named_buffers()) : parallel::NamedTensors{},
       model.shards, runs_);
-  attach_tables(model.module);
+  require_trainable(model.module);
+  tables_.emplace(model.module);
 }
 
-void AllReduceSync::attach_tables(torch::nn::Module& module) {
+void AllReduceSync::require_trainable(torch::nn::Module& module) const {
   const std::string table = parallel::LocalTables::first_table(module);
   if (replica_.size > 1 && !table.empty())
     throw InvalidInput(fmt::format("embedding table '{}' cannot be shared by {} replicas that add "
                                    "up gradients among themselves",
                                    table, replica_.size),
                        {.advice = "Use --distribution_strategy parameter_server."});
-  tables_.emplace(module);
 }
 
 collective::ShardRange AllReduceSync::own_shards() const {

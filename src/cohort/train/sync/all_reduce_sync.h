@@ -47,6 +47,7 @@ class AllReduceSync final : public StepSync {
 
   void broadcast_from_first() override;
   void broadcast_buffers() override;
+  void require_trainable(torch::nn::Module& module) const override;
   parallel::TableImages gather_state() override { return tables_->images(); }
   void restore_tables(parallel::TableImages images, std::int64_t step) override {
     tables_->restore(images, static_cast<std::uint64_t>(step));
@@ -55,7 +56,6 @@ class AllReduceSync final : public StepSync {
   std::chrono::nanoseconds waited() const override { return gradients_->waited() + waited_; }
 
  private:
-  void attach_tables(torch::nn::Module& module);
   Deadline deadline() const { return Deadline::after(timeout_); }
 
   parallel::Replica replica_;

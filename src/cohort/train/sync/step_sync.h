@@ -62,6 +62,9 @@ class StepSync {
  public:
   virtual ~StepSync() = default;
 
+  // Refuses, with InvalidInput, a model that could not be kept like the others'. Every replica asks
+  // before it makes its copy, so that all of them end with the same sentence.
+  virtual void require_trainable(torch::nn::Module& /*module*/) const {}
   virtual void attach(const SyncedModel& model) = 0;
   virtual collective::ShardRange own_shards() const = 0;
   virtual parallel::GradientSync& gradients() = 0;
