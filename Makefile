@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := build
-.PHONY: help setup build demo test test-frameworks test-soak soak-elastic bench bench-build format install clean
+.PHONY: help setup build wheel demo test test-frameworks test-soak soak-elastic bench bench-build format install clean
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -20,6 +20,10 @@ setup: ## install what the build needs and is missing (asks nothing)
 
 build: setup ## the release tree in build/, every program in build/bin/ (the default)
 	@$(compile)
+
+wheel: setup ## the Python wheels `cohort` and `horovod`, in build/wheel/
+	@$(compile) wheel_files
+	scripts/wheel
 
 demo: setup ## build what it needs, then train a small network on Fashion-MNIST with two workers
 	@$(compile) demo_programs

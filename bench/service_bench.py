@@ -179,15 +179,15 @@ def measure_list(arguments, targets):
 
 
 class Follower(threading.Thread):
-    """Reads the events of a log as they come; counts lines by their first character, which is nowhere else."""
+    """Reads the events of a task's log, or of all (None), as they come; counts lines by their first character, which is nowhere else."""
 
-    def __init__(self, service, job):
+    def __init__(self, service, job, task="worker:0"):
         super().__init__(daemon=True)
         self.lines, self.ended = 0, False
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(LIMIT)
         self.socket.connect(service.socket)
-        self.socket.sendall(f"GET /v1/jobs/{job}/logs/stream?task=worker:0 HTTP/1.1\r\nHost: localhost\r\n"
+        self.socket.sendall(f"GET /v1/jobs/{job}/logs/stream{task and '?task=' + task or ''} HTTP/1.1\r\nHost: localhost\r\n"
                             "Accept: text/event-stream\r\n\r\n".encode())
 
     def run(self):

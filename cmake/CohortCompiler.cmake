@@ -17,7 +17,7 @@ option(COHORT_UNITY "Compile the units of a target in batches" ON)
 set(CMAKE_UNITY_BUILD ${COHORT_UNITY})
 if(COHORT_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # A batch includes its units: GCC takes them for headers that others may include too.
-  add_compile_options(-Wno-subobject-linkage)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12 CACHE STRING "Units a batch")
 

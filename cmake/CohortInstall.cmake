@@ -94,8 +94,31 @@ install(FILES "${PROJECT_BINARY_DIR}/CohortConfig.cmake"
         DESTINATION "${_package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
-# The Python SDK: `pip install PREFIX/share/cohort/python`, or that folder in PYTHONPATH.
+# The Python package: `pip install PREFIX/share/cohort/python`, or that folder in PYTHONPATH.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/python/" DESTINATION "${CMAKE_INSTALL_DATADIR}/cohort/python"
-        FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "*.md" PATTERN "py.typed"
-        PATTERN "build" EXCLUDE PATTERN "*.egg-info" EXCLUDE PATTERN "__pycache__" EXCLUDE
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.toml" PATTERN "*.md" PATTERN "py.typed" PATTERN "CMakeLists.txt"
+        PATTERN "scripts/cohort" PATTERN "build" EXCLUDE PATTERN "*.egg-info" EXCLUDE PATTERN "__pycache__" EXCLUDE
         PATTERN ".mypy_cache" EXCLUDE)
+foreach(_folder python python/cohort-horovod)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DATADIR}/cohort/${_folder}")
+endforeach()
+
+# Libraries for other languages; and what python/CMakeLists.txt puts into the wheel.
+install(TARGETS cohort RUNTIME DESTINATION cohort/bin COMPONENT wheel EXCLUDE_FROM_ALL)
+add_custom_target(wheel_files DEPENDS cohort)
+foreach(_library cohort_library cohort_tensorflow)
+  if(TARGET ${_library})
+    install(TARGETS ${_library} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS ${_library} LIBRARY DESTINATION cohort/lib COMPONENT wheel EXCLUDE_FROM_ALL)
+    add_dependencies(wheel_files ${_library})
+  endif()
+endforeach()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12
+   AND CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64" AND NOT COHORT_SANITIZE)
+  add_library(cohort_older_libstdcxx OBJECT "${PROJECT_SOURCE_DIR}/cmake/older_libstdcxx.cpp")
+  target_link_options(cohort_older_libstdcxx INTERFACE
+    "LINKER:--wrap=_ZNSt18condition_variable4waitERSt11unique_lockISt5mutexE")
+  foreach(_target cohort cohort_library)
+    target_link_libraries(${_target} PRIVATE cohort_older_libstdcxx)
+  endforeach()
+endif()

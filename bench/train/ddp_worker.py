@@ -111,4 +111,5 @@ def main():
     torch.distributed.destroy_process_group()
 
 
-main()
+if __name__ == "__main__":
+    main()

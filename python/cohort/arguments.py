@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-import numbers
 import os
 import sys
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, TypedDict, Union
 
-Path = Union[str, "os.PathLike[str]"]
+from cohort.places import Path
+from cohort.values import as_json, short
 
 
 class EstimatorArguments(TypedDict, total=False):
@@ -29,6 +29,7 @@ class EstimatorArguments(TypedDict, total=False):
     environment: Mapping[str, object]
     # With how much, and how its processes are related.
     engine: str
+    engine_options: Sequence[str]
     instance_count: int
     train_instance_count: int
     instance_type: str
@@ -98,13 +99,23 @@ OTHER_NAMES = {
 
 # Arguments of other platforms' estimators that Cohort has no use for: taken, and said so.
 WITHOUT_MEANING = frozenset(
-    "checkpoint_local_path checkpoint_s3_uri code_location container_log_level debugger_hook_config dependencies "
-    "disable_profiler enable_cloudwatch_metrics enable_network_isolation enable_sagemaker_metrics "
-    "encrypt_inter_container_traffic input_mode keep_alive_period_in_seconds max_wait model_dir model_uri "
-    "output_kms_key profiler_config rules sagemaker_session script_mode security_group_ids session subnets "
-    "tensorboard_output_config ti_session train_max_wait train_use_spot_instances train_volume_kms_key "
-    "train_volume_size use_spot_instances volume_kms_key volume_size".split()
+    "checkpoint_local_path checkpoint_s3_uri code_location container_log_level debugger_hook_config "
+    "disable_output_compression disable_profiler enable_cloudwatch_metrics enable_infra_check "
+    "enable_network_isolation enable_remote_debug enable_sagemaker_metrics encrypt_inter_container_traffic "
+    "input_mode keep_alive_period_in_seconds max_wait model_dir model_uri output_kms_key profiler_config rules "
+    "sagemaker_session script_mode security_group_ids session subnets tensorboard_output_config ti_session "
+    "train_max_wait train_use_spot_instances train_volume_kms_key train_volume_size use_spot_instances "
+    "volume_kms_key volume_size".split()
 )
+
+# Names that mean something elsewhere, and what to do here.
+INSTEAD = {
+    **{name: f"fit() has: fit({name}=...)" for name in ("inputs", "wait", "logs", "job_name")},
+    "dependencies": "copy what it names into source_dir",
+    "git_config": "clone the repository, and name the folder as source_dir",
+}
+
+DICTIONARIES = frozenset({"hyperparameters", "env"})
 
 _KNOWN = ("entry_point", *EstimatorArguments.__annotations__)
 
@@ -112,19 +123,24 @@ _KNOWN = ("entry_point", *EstimatorArguments.__annotations__)
 def fields_of(class_name: str, arguments: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[str]]:
     """The arguments as fields of a job description, each under its own name, and the names of those that have
     no meaning here. Arguments that are None count as left out. Throws TypeError for an unknown argument, and
-    ValueError for two spellings of one with different values, by both names."""
+    for what is no dictionary but must be one; ValueError for two spellings of one with different values."""
     fields: Dict[str, Any] = {}
     spelled: Dict[str, str] = {}
     ignored = []
     for name, value in arguments.items():
-        if name in WITHOUT_MEANING:
+        if name in WITHOUT_MEANING and value is not None:
             ignored.append(name)
+        if name in WITHOUT_MEANING or (name in INSTEAD and value is None):
             continue
         if name not in _KNOWN:
-            raise TypeError(f"{class_name} has no argument '{name}'{_nearest(name)}")
+            raise TypeError(f"{class_name} has no argument '{name}'; {_advice(name)}")
         if value is None:
             continue
         field = OTHER_NAMES.get(name, name)
+        if field in DICTIONARIES and not isinstance(value, Mapping):
+            raise TypeError(f"{class_name}: {name} is {short(value)}, but must be a dictionary, as in {{'name': 1}}")
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)  # 2.0 instances are 2
         if field in fields and fields[field] != value:
             raise ValueError(f"{class_name}: {spelled[field]}={fields[field]!r} and {name}={value!r} are two names of "
                              "one argument, with different values; give one of them")  # fmt: skip
@@ -132,65 +148,40 @@ def fields_of(class_name: str, arguments: Mapping[str, Any]) -> Tuple[Dict[str, 
     return fields, ignored
 
 
-def _nearest(name: str) -> str:
+def _advice(name: str) -> str:
+    """What a person who wrote an unknown argument may have meant."""
+    if name in INSTEAD:
+        return INSTEAD[name]
     near = difflib.get_close_matches(name, _KNOWN, n=1, cutoff=0.6)
-    return f"; did you mean '{near[0]}'?" if near else ""
+    return f"did you mean '{near[0]}'?" if near else "what the program itself takes goes into hyperparameters"
 
 
 def signature() -> inspect.Signature:
     """What help() and an editor show: an argument a name, instead of one word for all."""
     first = inspect.Parameter("entry_point", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-    others = (inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in _KNOWN[1:])
+    others = (inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None) for name in (*_KNOWN[1:], "client"))
     return inspect.Signature([first, *others])
 
 
-def as_json(value: Any, name: str) -> Any:
-    """The value as JSON has it: tuples are lists, paths are text, numbers of numpy and the like are numbers.
-    Throws TypeError that names what has no JSON."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if isinstance(value, Mapping):
-        return {str(key): as_json(item, f"{name}.{key}") for key, item in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [as_json(item, f"{name}[{at}]") for at, item in enumerate(value)]
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    if isinstance(value, numbers.Real):
-        return float(value)
-    item = getattr(value, "item", None)
-    if callable(item):
-        return as_json(item(), name)
-    raise TypeError(f"{name}: a {type(value).__name__} cannot be sent; it must be what JSON has: {_short(value)}")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
-def channels_of(inputs: Union[None, Path, Mapping[str, Path]], local: bool) -> Dict[str, str]:
-    """Channel names and their places. A place alone is the channel "training". Where the service is on this
-    machine, relative paths become absolute: its tasks run elsewhere."""
-    if inputs is None:
-        return {}
-    named = inputs if isinstance(inputs, Mapping) else {"training": inputs}
-    return {str(channel): _place(place, local) for channel, place in named.items()}
-
-
-def _place(place: Path, local: bool) -> str:
-    text = os.fspath(place)
-    if "://" in text or not local:
-        return text
-    return os.path.abspath(os.path.expanduser(text))
-
-
 def environment_of(env: Optional[Mapping[str, object]], local: bool) -> Dict[str, str]:
-    """Variables as text: True is "true", as in JSON. Where the service is on this machine, the job gets the
-    virtual environment of this process, unless a catalogue names one for its framework_version."""
-    variables = {name: value if isinstance(value, str) else json.dumps(as_json(value, f"env.{name}"))
-                 for name, value in (env or {}).items()}  # fmt: skip
-    if local and sys.prefix != sys.base_prefix:
+    """Variables as text: True is "true", as in JSON; None counts as left out. Where the service is on this
+    machine, the job gets the virtual or conda environment of this process, unless a catalogue names one for
+    its framework_version."""
+    variables = {name: _as_text(as_json(value, f"env.{name}")) for name, value in (env or {}).items()
+                 if value is not None}  # fmt: skip
+    if local and (sys.prefix != sys.base_prefix or os.path.isdir(os.path.join(sys.prefix, "conda-meta"))):
         variables.setdefault("VIRTUAL_ENV", sys.prefix)
     return variables
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def elastic_of(elastic: Any) -> Any:
+    """(2, 8) as {"min": 2, "max": 8}. Throws ValueError for other than two numbers."""
+    if not isinstance(elastic, (tuple, list)):
+        return as_json(elastic, "elastic")
+    if len(elastic) != 2:
+        raise ValueError(f"elastic is {short(elastic)}, but must be the least and the most workers, as in (2, 8)")
+    return dict(zip(("min", "max"), as_json(elastic, "elastic")))

@@ -178,7 +178,7 @@ class Client:
 
     def download(self, job: str, folder: Union[str, "os.PathLike[str]"], part: str = "model") -> pathlib.Path:
         """Puts the job's files of one part (model, output, or all) into a folder, and returns it."""
-        target = pathlib.Path(folder)
+        target = pathlib.Path(folder).expanduser()
         target.mkdir(parents=True, exist_ok=True)
         query = {"part": part}
         with self._request("GET", _path(job, "archive"), query=query, accept="application/x-tar") as answer:
@@ -301,6 +301,8 @@ class Client:
 
 
 def _path(job: str, *parts: str) -> str:
+    if not isinstance(job, str) or not job:
+        raise TypeError(f"a job is named by its id, or its name, not by {job!r}")
     words = [urllib.parse.quote(job, safe=""), *(urllib.parse.quote(part) for part in parts)]
     return "/v1/jobs/" + "/".join(words)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Optional
+from typing import TYPE_CHECKING, Any, Optional, Tuple
 
 if TYPE_CHECKING:
     from cohort.job import Job
@@ -25,6 +25,9 @@ class ServiceError(CohortError):
         self.message = message
         self.advice = advice
 
+    def __reduce__(self) -> Tuple[Any, ...]:  # it may come from a process of a pool
+        return type(self), (self.status, self.message, self.advice)
+
 
 class SourceError(CohortError):
     """A source folder cannot be packed."""
@@ -37,6 +40,9 @@ class JobFailed(CohortError):
         super().__init__(reason)
         self.job = job
         self.exit_code = exit_code
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return type(self), (self.job, str(self), self.exit_code)
 
 
 class JobStopped(JobFailed):

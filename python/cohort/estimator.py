@@ -15,17 +15,18 @@ import sys
 from typing import TYPE_CHECKING, Any, Dict, Mapping, Optional, Sequence, Type, TypeVar, Union
 
 from cohort import packing
-from cohort.arguments import EstimatorArguments, as_json, channels_of, environment_of, fields_of, signature
+from cohort.arguments import EstimatorArguments, elastic_of, environment_of, fields_of, signature
 from cohort.client import Client
 from cohort.connection import JsonObject
 from cohort.errors import CohortError, SourceError
-from cohort.job import Job, Logs, ModelData
+from cohort.job import Job, Logs, ModelData, tasks_of
+from cohort.places import Inputs, Path, channels_of, output_of
 from cohort.tables import MetricTable
+from cohort.values import as_json
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-Path = Union[str, "os.PathLike[str]"]
 E = TypeVar("E", bound="Estimator")
 
 
@@ -49,6 +50,11 @@ class Estimator:
         self._client = client
         self.latest_training_job: Optional[Job] = None
 
+    def __repr__(self) -> str:
+        program = self._fields.get("entry_point") or self._fields["program"]
+        job = f"job {self.latest_training_job.id}" if self.latest_training_job else "no job yet"
+        return f"<cohort.{type(self).__name__} of {program}, {job}>"
+
     @property
     def client(self) -> Client:
         """The service that jobs are submitted to: this user's own, or the one of COHORT_SERVICE."""
@@ -69,7 +75,7 @@ class Estimator:
         estimator.latest_training_job = Job(client, described["id"])
         return estimator
 
-    def fit(self, inputs: Union[None, Path, Mapping[str, Path]] = None, wait: bool = True, logs: Logs = "All",
+    def fit(self, inputs: Inputs = None, wait: bool = True, logs: Logs = "All",
             job_name: Optional[str] = None) -> Job:  # fmt: skip
         """Submits the job, and with `wait` returns once it has succeeded.
 
@@ -77,6 +83,7 @@ class Estimator:
         logs: "All" prints the log of every task, "None" nothing, "worker:0" (or a list) that of these tasks.
         Throws JobFailed, whose text is the root cause; ServiceError for a job that the service refuses.
         """
+        tasks_of(logs)  # throws before anything is submitted
         submitted = self.client.submit(self._with_source(self.job_description(inputs, job_name)))
         self.latest_training_job = job = Job(self.client, submitted["id"])
         _say(f"job {job.id} ({submitted['name']}) is submitted")
@@ -86,35 +93,37 @@ class Estimator:
             job.wait(logs)
         return job
 
-    def check(self, inputs: Union[None, Path, Mapping[str, Path]] = None) -> JsonObject:
+    def check(self, inputs: Inputs = None) -> JsonObject:
         """What the service would make of the job: {"resolved", "notes"}. Starts nothing. Throws as fit() does
         for a job that would be refused."""
         return self.client.check(self._with_source(self.job_description(inputs)))
 
-    def job_description(self, inputs: Union[None, Path, Mapping[str, Path]] = None,
+    def job_description(self, inputs: Inputs = None,
                         job_name: Optional[str] = None) -> Dict[str, Any]:  # fmt: skip
         """The fields of the job as fit() submits them, but for the packed source."""
-        spec = {name: as_json(value, name) for name, value in self._fields.items() if name not in ("source_dir", "env")}
+        local = self.client.is_local
+        apart = ("source_dir", "env", "elastic", "output")
+        spec = {name: as_json(value, name) for name, value in self._fields.items() if name not in apart}
         if self.framework:
             spec["framework"] = self.framework
         if self._hyperparameters:
             spec["hyperparameters"] = as_json(self._hyperparameters, "hyperparameters")
         if job_name:
-            spec["name"] = job_name
-        if isinstance(self._fields.get("elastic"), (tuple, list)):
-            spec["elastic"] = dict(zip(("min", "max"), spec["elastic"]))
-        env = environment_of(self._fields.get("env"), self.client.is_local)
+            spec["name"] = as_json(job_name, "job_name")
+        if "elastic" in self._fields:
+            spec["elastic"] = elastic_of(self._fields["elastic"])
+        if "output" in self._fields:
+            spec["output"] = output_of(self._fields["output"], local)
+        env = environment_of(self._fields.get("env"), local)
         if env:
             spec["env"] = env
-        channels = channels_of(inputs, self.client.is_local)
+        channels = channels_of(inputs, local)
         if channels:
             spec["inputs"] = channels
-        if "entry_point" in spec and "source_dir" not in self._fields:
+        if "entry_point" in spec and "source_dir" not in self._fields and "source" not in self._fields:
             spec["entry_point"] = pathlib.Path(spec["entry_point"]).name  # packed alone
         if "program" in spec:
             spec["program"] = self._program_words(spec["program"])
-        if "output" in spec and self.client.is_local and "://" not in spec["output"]:
-            spec["output"] = os.path.abspath(os.path.expanduser(spec["output"]))
         return spec
 
     # The newest job.
@@ -131,7 +140,7 @@ class Estimator:
 
     def set_hyperparameters(self, **values: Any) -> None:
         """Adds or changes hyperparameters, for the next fit()."""
-        self._hyperparameters.update(values)
+        self._hyperparameters = {**self._hyperparameters, **values}  # a copy of this estimator keeps its own
 
     def status(self) -> str:
         """queued, starting, running, stopping, succeeded, failed or stopped."""
@@ -178,17 +187,22 @@ class Estimator:
             return spec
         with packing.pack(source) as packed:
             self._check_entry_point(packed, source)
+            if "requirements.txt" in packed.names:
+                _say("requirements.txt of source_dir is not installed: install it into the job's Python environment")
             self.client.put_source(packed)
             return {**spec, "source": packed.sha256}
 
     def _source(self) -> Optional[pathlib.Path]:
-        """What is packed: source_dir, or the entry point alone."""
+        """What is packed: source_dir, or the entry point alone. None: nothing, or what the service has from the
+        job that this estimator was attached to."""
         folder, entry_point = self._fields.get("source_dir"), self._fields.get("entry_point")
         if folder is not None and "://" in os.fspath(folder):
-            raise SourceError(f"source_dir: {os.fspath(folder)} is not a folder of this machine")
+            raise SourceError(f"source_dir: {os.fspath(folder)} is not a folder of this machine; fetch it first")
+        if folder is not None and pathlib.Path(folder).expanduser().is_file():
+            raise SourceError(f"source_dir: {os.fspath(folder)} is a file; give the folder that holds it")
         if folder is not None:
             return pathlib.Path(folder).expanduser()
-        if entry_point is None:
+        if entry_point is None or "source" in self._fields:
             return None
         file = pathlib.Path(entry_point).expanduser()
         if not file.is_file():

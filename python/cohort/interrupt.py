@@ -7,7 +7,8 @@ import enum
 import signal
 import sys
 import threading
-from typing import Iterator
+import types
+from typing import Iterator, List, Optional, Tuple
 
 
 class Answer(enum.Enum):
@@ -18,15 +19,20 @@ class Answer(enum.Enum):
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """A Ctrl-C comes after the block, not in the middle of it."""
-    if threading.current_thread() is not threading.main_thread():  # which alone is interrupted
-        yield
+    """A Ctrl-C comes after the block, not in the middle of it, also where other threads of the process take the
+    signal, as in a notebook."""
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield  # it is ignored, or interrupts the main thread alone
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: List[Tuple[int, Optional[types.FrameType]]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        handler(*came[0])
 
 
 def ask_about(job_id: str) -> Answer:
@@ -45,7 +51,7 @@ def _ask(job_id: str) -> Answer:
         if not _in_notebook():
             print(question, end="", file=sys.stderr, flush=True)  # standard output may be a file
         word = input(question if _in_notebook() else "").strip().lower()
-    except (EOFError, KeyboardInterrupt):
+    except (EOFError, KeyboardInterrupt, OSError, RuntimeError):  # the last: a notebook that runs by itself
         return Answer.LEAVE
     return next((answer for answer in Answer if word and answer.value.startswith(word[0])), Answer.LEAVE)
 
@@ -56,4 +62,10 @@ def _in_notebook() -> bool:
 
 
 def _in_terminal() -> bool:
-    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    return is_terminal(sys.stdin) and is_terminal(sys.stderr)
+
+
+def is_terminal(stream: object) -> bool:
+    """Whether a person reads or writes there. What programs put in place of standard streams may be anything."""
+    ask = getattr(stream, "isatty", None)
+    return bool(ask and ask())

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
+import re
 import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from cohort.client import Client
 from cohort.connection import JsonObject
-from cohort.errors import CohortError, JobFailed, JobStopped
+from cohort.errors import CohortError, JobFailed, JobStopped, ServiceError
 from cohort.interrupt import Answer, ask_about, uninterrupted
 from cohort.log_printer import LogPrinter
 from cohort.tables import COLUMNS, MetricTable
 
+_TASK = re.compile(r"[\w-]+:\d+")
 ENDED = ("succeeded", "failed", "stopped")
 Logs = Union[None, bool, str, Sequence[str]]
 
@@ -54,7 +57,11 @@ class Job:
 
     def stop(self) -> None:
         """Asks the job to end. A job that ended already is left alone."""
-        self.client.stop(self.id)
+        try:
+            self.client.stop(self.id)
+        except ServiceError:
+            if self.status() not in ENDED:
+                raise
 
     def resume(self) -> None:
         """Queues a job that did not succeed again; it goes on from its checkpoints."""
@@ -103,27 +110,29 @@ class Job:
         printer = LogPrinter()
         for name in tasks or [entry["name"] for entry in self.client.tasks(self.id)]:
             text = b"".join(self.client.log(self.id, name, since=since)).decode(errors="replace")
-            lines = text.splitlines(keepends=True)[-tail:] if tail else [text]
-            printer.print({"task": name, "attempt": 1, "text": "".join(lines)})
+            lines = list(io.StringIO(text, newline="\n"))  # a progress bar's carriage returns end no line
+            text = "".join(lines if tail is None else lines[max(len(lines) - tail, 0):])
+            printer.print({"task": name, "attempt": 1, "text": text})
         printer.finish()
 
     def wait(self, logs: Logs = "All") -> None:
         """Returns when the job has succeeded; prints its log meanwhile. Throws JobFailed, whose text is the
         root cause; JobStopped where it was stopped. Ctrl-C asks whether to stop the job or leave it."""
-        tasks = _tasks_of(logs)
+        tasks = tasks_of(logs)
         self._last_event = None
-        while True:
+        answer = Answer.WAIT
+        while answer is Answer.WAIT:
             try:
                 end = self._wait(tasks)
                 break
             except KeyboardInterrupt:
                 answer = ask_about(self.id)
-                if answer is Answer.STOP:
-                    self.stop()
-                    self._wait(None)
-                    print(f"cohort: job {self.id} is stopped", file=sys.stderr)
-                if answer is not Answer.WAIT:
-                    raise
+        else:
+            if answer is Answer.STOP:
+                self.stop()
+                self._wait(None)
+                print(f"cohort: job {self.id} is stopped", file=sys.stderr)
+            raise KeyboardInterrupt  # a new one: where the first one came is of no use to a person
         if end["state"] != "succeeded":
             reason = end["reason"] or f"job {self.id} {'was stopped' if end['state'] == 'stopped' else 'failed'}"
             raise (JobStopped if end["state"] == "stopped" else JobFailed)(self, reason, end["exit_code"])
@@ -137,7 +146,7 @@ class Job:
                 break
             if job["state"] == "queued" and job["reason"] and job["reason"] != said:
                 said = job["reason"]
-                print(f"cohort: job {self.id} waits: {said}", file=sys.stderr)
+                print(f"cohort: job {self.id}: {said}", file=sys.stderr)
             time.sleep(pause)
             pause = min(1.5 * pause, 2.0)
         return job if tasks is None else self._print_logs(tasks)
@@ -157,13 +166,17 @@ class Job:
         raise CohortError(f"the log of job {self.id} ended without saying how the job did")
 
 
-def _tasks_of(logs: Logs) -> Optional[List[str]]:
-    """None: print nothing. Else the tasks whose log is printed; an empty list means all."""
-    if logs in (None, False, "None", "none"):
-        return None
-    if logs in (True, "All", "all"):
+def tasks_of(logs: Logs) -> Optional[List[str]]:
+    """None: print nothing. Else the tasks whose log is printed; an empty list means all. Throws ValueError."""
+    if logs is None or isinstance(logs, bool):
+        return [] if logs else None
+    names = [logs] if isinstance(logs, str) else list(logs)
+    words = {name.lower() for name in names}
+    if "all" in words:
         return []
-    if isinstance(logs, str):
-        return [logs]
-    assert logs is not None and not isinstance(logs, bool)
-    return [] if "All" in logs else list(logs) or None
+    if words <= {"none"}:
+        return None
+    for name in names:
+        if not _TASK.fullmatch(name):
+            raise ValueError(f"logs is {logs!r}; give 'All', 'None', or tasks, as in 'worker:0' or ['ps:0', 'ps:1']")
+    return names

@@ -6,6 +6,8 @@ import re
 import sys
 from typing import Dict, List, Mapping, Optional
 
+from cohort.interrupt import is_terminal
+
 # What a terminal would obey, but for tabs and colours.
 _CONTROLS = re.compile(r"\x1b\[[0-9;]*m|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -39,10 +41,14 @@ class LogPrinter:
 
 
 def _write(task: str, lines: List[str]) -> None:
-    clean = sys.stdout.isatty()
-    shown = [f"{task} {_cleaned(line) if clean else line}" for line in map(_last_version, lines)]
-    if shown:
-        print("\n".join(shown), flush=True)
+    clean = is_terminal(sys.stdout)
+    shown = "".join(f"{task} {_cleaned(line) if clean else line}\n" for line in map(_last_version, lines))
+    if not shown:
+        return
+    try:
+        print(shown, end="", flush=True)  # line ends, too, at once: other threads print as well
+    except UnicodeEncodeError as error:  # before anything was written
+        print(shown.encode(error.encoding, "backslashreplace").decode(error.encoding), end="", flush=True)
 
 
 def _last_version(line: str) -> str:

@@ -4,28 +4,27 @@
     COHORT_TOKEN     the token for a shared service; COHORT_TOKEN_FILE names a file that holds it
     COHORT_CA_FILE   certificates that vouch for a shared service, where the system's do not
     COHORT_HOME      the folder of this user's own service [XDG_STATE_HOME/cohort, ~/.local/state/cohort]
-    COHORT_PROGRAM   the `cohort` program [that of the tree that this package was installed from, or PATH]
+    COHORT_PROGRAM   the `cohort` program [cohort/program.py says where it is looked for]
 """
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
 import urllib.parse
-import urllib.request
-from typing import Iterator, List, Optional
+from typing import Any, Dict, List, Optional, Set
 
 from cohort.connection import BROKEN, Address
 from cohort.errors import CohortError, ServiceError, ServiceUnavailable
+from cohort.program import find_program as find_program
 
 START_LIMIT = 10.0  # seconds for a service that was started to answer
 _started: List["subprocess.Popen[bytes]"] = []  # kept: a service is not waited for, it outlives us
+_told: Set[object] = set()  # services whose version was said to be another one
 
 
 def address_of(address: Optional[str], token: Optional[str], ca_file: Optional[str]) -> Optional[Address]:
@@ -45,37 +44,57 @@ def address_of(address: Optional[str], token: Optional[str], ca_file: Optional[s
 
 
 def _token() -> Optional[str]:
-    file = os.environ.get("COHORT_TOKEN_FILE")
-    return os.environ.get("COHORT_TOKEN") or (pathlib.Path(file).read_text().strip() if file else None)
+    token, file = os.environ.get("COHORT_TOKEN"), os.environ.get("COHORT_TOKEN_FILE")
+    if token or not file:
+        return token
+    try:
+        return pathlib.Path(file).expanduser().read_text().strip()
+    except (OSError, ValueError) as error:
+        raise CohortError(f"COHORT_TOKEN_FILE={file} cannot be read: {error}") from error
 
 
 def own_root() -> pathlib.Path:
-    """The folder of this user's own service."""
+    """The folder of this user's own service. Throws ServiceUnavailable where there is none."""
     home, state = os.environ.get("COHORT_HOME"), os.environ.get("XDG_STATE_HOME")
     if home:
         return pathlib.Path(home).absolute()
-    return (pathlib.Path(state) if state else pathlib.Path.home() / ".local/state") / "cohort"
+    try:
+        return (pathlib.Path(state) if state else pathlib.Path.home() / ".local/state") / "cohort"
+    except RuntimeError as error:
+        raise ServiceUnavailable("this user has no home folder for a service of its own; set COHORT_HOME") from error
 
 
 def own_service() -> Address:
     """This user's own service, which is started when none answers. Throws ServiceUnavailable."""
     root = own_root()
-    return _answering(root) or _start(root)
+    found = _answering(root)
+    if found:
+        _say_version(root)
+    return found or _start(root)
 
 
-def _answering(root: pathlib.Path) -> Optional[Address]:
-    """The service that root/service.json names, when it answers."""
+def _record(root: pathlib.Path) -> Optional[Dict[str, Any]]:
+    """What the service of this folder says of itself; None when there is none."""
     try:
         owner = os.stat(root / "service.json").st_uid
         record = json.loads((root / "service.json").read_text())
-        address = Address(socket=str(record["socket"]))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError):
         return None  # none was started yet, or it is about to write its record
     if owner not in (os.geteuid(), 0):
         raise ServiceUnavailable(f"{root}/service.json belongs to another user (uid {owner}); "
                                  "set COHORT_HOME to a folder of your own")  # fmt: skip
+    return record if isinstance(record, dict) and "socket" in record else None
+
+
+def _answering(root: pathlib.Path) -> Optional[Address]:
+    """The service that root/service.json names, when it answers."""
+    record = _record(root)
+    if not record:
+        return None
+    address = Address(socket=str(record["socket"]))
     try:
-        address.request("GET", "/v1/service", timeout=START_LIMIT).close()
+        with address.request("GET", "/v1/service", timeout=START_LIMIT) as answer:
+            answer.read()
     except ServiceError:
         return address  # it answers; what it refuses is the next request's business
     except BROKEN:
@@ -83,15 +102,32 @@ def _answering(root: pathlib.Path) -> Optional[Address]:
     return address
 
 
+def _say_version(root: pathlib.Path) -> None:
+    """Says, once a process, that the service which runs is of another version than this package."""
+    from cohort import __version__
+
+    record = _record(root) or {}
+    version, pid = record.get("version", __version__), record.get("pid")
+    if version == __version__ or pid in _told:
+        return
+    _told.add(pid)
+    print(f"cohort: your own service (pid {pid}) is of version {version}, this package of {__version__}. To start "
+          f"another one, end it: kill {pid}. Jobs go on meanwhile.", file=sys.stderr)  # fmt: skip
+
+
 def _start(root: pathlib.Path) -> Address:
     program = os.path.abspath(find_program())
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = root / "service.log"
     environment = {**os.environ, **({"COHORT_HOME": str(root)} if "COHORT_HOME" in os.environ else {})}
-    with open(log, "ab", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as output:
-        begin = output.tell()
-        process = subprocess.Popen([program, "serve", "--on-demand"], stdin=subprocess.DEVNULL, stdout=output,
-                                   stderr=output, cwd=root, env=environment, start_new_session=True)  # fmt: skip
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(log, "ab", opener=lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o600)) as output:
+            begin = output.tell()
+            process = subprocess.Popen([program, "serve", "--on-demand"], stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=output, cwd=root, env=environment, start_new_session=True)  # fmt: skip
+    except OSError as error:
+        raise ServiceUnavailable(f"your own service cannot be started: {error}. COHORT_HOME names its folder "
+                                 f"({root}), COHORT_PROGRAM the program ({program}).") from error  # fmt: skip
     _started.append(process)
     deadline = time.monotonic() + START_LIMIT
     while time.monotonic() < deadline:
@@ -119,38 +155,3 @@ def _may_still_come(root: pathlib.Path) -> bool:
     except OSError:
         pass
     return False
-
-
-def find_program() -> str:
-    """The `cohort` program that belongs to this package."""
-    named = os.environ.get("COHORT_PROGRAM")
-    if named:
-        if not _is_program(pathlib.Path(named)):
-            raise ServiceUnavailable(f"COHORT_PROGRAM={named} is not a program that can be run")
-        return named
-    for place in _places():
-        for folder in list(place.parents)[:4]:
-            for candidate in (folder / "build/bin/cohort", folder / "bin/cohort"):
-                if _is_program(candidate):
-                    return str(candidate)
-    found = shutil.which("cohort")
-    if not found:
-        raise ServiceUnavailable("the cohort program was not found: build it (make build), put it on the PATH, or "
-                                 "set COHORT_PROGRAM; COHORT_SERVICE names a shared service")  # fmt: skip
-    return found
-
-
-def _places() -> Iterator[pathlib.Path]:
-    """Where this package lies, and the folder that pip installed it from."""
-    yield pathlib.Path(__file__).resolve().parent
-    try:
-        origin = importlib.metadata.distribution("cohort-sdk").read_text("direct_url.json")
-    except importlib.metadata.PackageNotFoundError:
-        return
-    url = urllib.parse.urlsplit(json.loads(origin)["url"]) if origin else None
-    if url and url.scheme == "file":
-        yield pathlib.Path(urllib.request.url2pathname(url.path)) / "cohort"
-
-
-def _is_program(path: pathlib.Path) -> bool:
-    return path.is_file() and os.access(path, os.X_OK)

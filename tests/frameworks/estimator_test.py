@@ -20,14 +20,18 @@ class Examples(unittest.TestCase):
         """What the example printed; it must succeed and train."""
         with tempfile.TemporaryDirectory(prefix="cohort-example-", ignore_cleanup_errors=True) as folder:
             folder = pathlib.Path(folder)
-            self.addCleanup(sdk_service.end_service, folder)
-            environment = sdk_service.clean_environment(folder)
-            done = subprocess.run([sys.executable, name], cwd=EXAMPLES, env=environment, text=True, timeout=500,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
-            self.assertEqual(done.returncode, 0, done.stdout[-4000:])
-            [weights] = (folder / "home/jobs").glob("*/model/weights.npz")
-            self.assertGreater(weights.stat().st_size, 1000)
-            sdk_service.end_service(folder)
+            try:
+                return self.trained_in(folder, name)
+            finally:  # before the folder that says which service it is goes
+                sdk_service.end_service(folder)
+
+    def trained_in(self, folder, name):
+        environment = sdk_service.clean_environment(folder)
+        done = subprocess.run([sys.executable, name], cwd=EXAMPLES, env=environment, text=True, timeout=500,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout[-4000:])
+        [weights] = (folder / "home/jobs").glob("*/model/weights.npz")
+        self.assertGreater(weights.stat().st_size, 1000)
         accuracy = re.search(r"trained: accuracy=([0-9.]+)", done.stdout)
         self.assertGreater(float(accuracy[1]), 0.9)
         self.assertRegex(done.stdout, r"cohort: .*tensorflow 1\.14\.0 was asked for; the one at hand is 2\.")

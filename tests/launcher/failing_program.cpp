@@ -12,6 +12,7 @@
 //   left       leaves in order and returns 0
 //   exits      calls _exit(0)
 //   slow       throws, and takes a second to come down
+//   ends       does not fail: every rank leaves in order at that step
 //   barrier    as early, while the others wait in a barrier of the session
 #include <fmt/core.h>
 #include <unistd.h>
@@ -70,6 +71,11 @@ int run(int argc, char** argv) {
   collective::World world = collective::join_world(argc, argv);
   std::vector<float> data(1000, 1);
   for (int i = 0;; ++i) {
+    if (how == "ends" && i == step) {
+      fmt::print("rank {} of {} has {}\n", world.group->rank(), world.group->size(), data[0]);
+      world.leave();
+      return 0;
+    }
     if (world.group->rank() == rank && i == step) {
       if (i % 2 == 0)
         fmt::print("step {} is the last\n", i);

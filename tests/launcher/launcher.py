@@ -1,5 +1,6 @@
 """Helpers for the tests of `cohort run`: start it, read what it leaves, and look for leftovers."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -43,6 +44,7 @@ class LauncherTest(unittest.TestCase):
         self.output = self.folder / "out"
         self.marker = f"LAUNCHER_TEST={self.folder.name}"
         self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.addCleanup(self.end_processes)
 
     def environment(self, **extra):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("COHORT_")}
@@ -96,6 +98,12 @@ class LauncherTest(unittest.TestCase):
             if self.marker.encode() in variables and state != "Z":
                 found.append(int(entry.name))
         return found
+
+    def end_processes(self):
+        """What a test that failed left running."""
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     @staticmethod
     def runs(pid):

@@ -119,12 +119,14 @@ class Others(LauncherTest):
             dict(SLURM_PROCID=str(rank), SLURM_LOCALID="0", SLURM_NODEID=str(rank), SLURM_NTASKS="2",
                  SLURM_STEP_TASKS_PER_NODE="1(x2)", SLURM_NNODES="2", SLURM_JOB_ID="77", SLURM_STEP_ID="0")
             for rank in range(2)]
-        task = self.popen(BIN / "hello", **environments[1])
+        task = self.popen(BIN / "hello", **dict(environments[1], HOME=""))
         _, stderr = task.communicate(timeout=PATIENCE)
         self.assertEqual(task.returncode, 1)
         self.assertIn("COHORT_MEET=DIR", stderr)
         shared = [dict(environment, COHORT_MEET=str(self.folder / "shared")) for environment in environments]
         self.assert_sums(self.by_hand(shared), 2)
+        at_home = [dict(environment, HOME=str(self.folder / "home")) for environment in environments]
+        self.assert_sums(self.by_hand(at_home), 2)
 
 
 if __name__ == "__main__":

@@ -87,8 +87,9 @@ open("went-on", "w").close()
         self.assertTrue((self.folder / "went-on").exists())
 
     def test_a_reader_that_does_not_read_does_not_keep_the_job_from_being_stopped(self):
-        process = self.start("-n", 2, "--", "yes", "x" * 1000)
-        self.wait_for_tasks(2)
+        # Enough of them that the first ones have filled the pipe before the last one starts.
+        process = self.start("-n", 100, "--", "yes", "x" * 1000)
+        self.wait_for_tasks(100)
         time.sleep(0.5)  # the pipe to this test fills
         process.terminate()
         self.assertEqual(process.wait(timeout=20), 143)

@@ -1,5 +1,6 @@
 """Streams of a real `cohort serve`: events, logs and metrics are taken up again where they broke off."""
 
+import http.client
 import sys
 import threading
 import time
@@ -26,6 +27,27 @@ def text_of(stream, most=None):
         if number == most:
             break
     return "".join(text), last
+
+
+class Tokens(ServiceTest):
+    def test_a_stream_ends_with_the_token_of_its_reader(self):
+        service = self.serve("--listen", "127.0.0.1:0")
+        made = [service.call("POST", "/v1/tokens", {"user": name, "role": "viewer"}).json() for name in ("eve", "vic")]
+        job = service.submit([sys.executable, "-c", "import time; time.sleep(600)"])
+        service.wait_until(job, {"running"})
+        paths = ("/v1/events", f"/v1/jobs/{job}/logs/stream", f"/v1/jobs/{job}/metrics")
+        streams = [service.stream(path, token["token"]) for token in made for path in paths]
+        stays = service.stream("/v1/events", service.token)
+        service.call("DELETE", f"/v1/tokens/{made[0]['id']}")
+        service.call("POST", f"/v1/tokens/{made[1]['id']}/rotate")
+        for stream in streams:
+            with self.assertRaises(http.client.IncompleteRead):  # within PATIENCE; else a timeout
+                while stream.response.read1():
+                    pass
+            stream.close()
+        service.call("POST", f"/v1/jobs/{job}/stop")
+        self.assertIn("ended", (event["kind"] for _, event in stays))
+        stays.close()
 
 
 class Streams(ServiceTest):

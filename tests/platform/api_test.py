@@ -316,6 +316,53 @@ class Refusals(ServiceTest):
             service.call("GET", "/v1/service", token=service.token)
 
 
+class HoldingUp(ServiceTest):
+    """What one request waits for, others do not."""
+
+    def test_a_python_that_is_slow_to_answer_does_not_hold_others_up(self):
+        service = self.serve()
+        venv = self.folder / "venv/bin"
+        venv.mkdir(parents=True)
+        asked, free = self.folder / "asked", self.folder / "free"
+        # 5 s are waited for it, unless it ends before.
+        (venv / "python3").write_text(f"#!/bin/sh\n: > {asked}\nwhile [ ! -e {free} ]; do sleep 0.02; done\n")
+        (venv / "python3").chmod(0o755)
+        spec = {"program": ["true"], "framework": "pytorch", "framework_version": "2.1",
+                "env": {"VIRTUAL_ENV": str(venv.parent)}}  # fmt: skip
+        connection = service.connection()
+        service.send(connection, "POST", "/v1/jobs/check", {"spec": spec})
+        limit = time.monotonic() + PATIENCE
+        while not asked.exists() and time.monotonic() < limit:
+            time.sleep(0.01)
+        begin = time.monotonic()
+        for _ in range(20):
+            self.assertEqual(service.call("GET", "/v1/service").status, 200)
+        self.assertLess(time.monotonic() - begin, 4)
+        free.touch()
+        self.assertIn(connection.getresponse().status, (200, 400))
+        connection.close()
+
+    def test_descriptions_that_would_take_minutes_are_refused_at_once(self):
+        service = self.serve()
+        many = {f"k{i}": "1" for i in range(60000)}
+        begin = time.monotonic()
+        for spec in ({"k" * 1000000: 1}, many, {"program": ["true"], "env": many}, {"program": ["a"] * 200000},
+                     {"program": ["true"], "metric_definitions": [{"name": "a", "regex": "(a)"}] * 101}):  # fmt: skip
+            answer = service.call("POST", "/v1/jobs/check", {"spec": spec})
+            self.assertEqual(answer.status, 400, answer.body[:200])
+        self.assertLess(time.monotonic() - begin, PATIENCE / 6)
+
+    def test_what_cannot_be_done_is_said_before_the_job_runs(self):
+        service = self.serve()
+        answer = service.call("POST", "/v1/jobs/check", {"spec": {"program": ["true"], "output": "../x"}})
+        self.assertEqual(answer.status, 400)
+        self.assertIn("absolute", answer.json()["error"]["message"])
+        spec = {"program": ["true"], "metric_definitions": [{"name": "loss", "regex": "(?=x)(a)"}]}
+        answer = service.call("POST", "/v1/jobs/check", {"spec": spec})
+        self.assertEqual(answer.status, 400)
+        self.assertIn("metric 'loss'", answer.json()["error"]["message"])
+
+
 class FullDisk(ServiceTest):
     def setUp(self):
         super().setUp()
@@ -362,6 +409,24 @@ class StartAndEnd(ServiceTest):
         self.assertEqual(again.job(job)["state"], "running")
         end.touch()
         self.assertEqual(again.wait_until(job, {"succeeded"})["attempt"], 1)
+
+    def test_one_whose_folder_is_removed_accepts_nothing_and_ends(self):
+        service = self.serve("--listen", "127.0.0.1:0", "--idle-exit", 1)
+        self.root.rename(self.folder / "elsewhere")
+        answer = service.call("POST", "/v1/jobs", {"spec": {"program": ["true"]}}, service.token)
+        self.assertEqual(answer.status, 503, answer.body)
+        self.assertIn("was removed", answer.json()["error"]["message"])
+        self.assertEqual(service.process.wait(PATIENCE), 0)
+
+    @unittest.skipUnless(shutil.which("prlimit"), "needs prlimit")
+    def test_a_limit_on_the_size_of_files_is_as_a_full_disk(self):
+        service = self.serve()
+        size = (self.root / "service.sqlite-wal").stat().st_size + (1 << 20)
+        subprocess.run(["prlimit", f"--fsize={size}", "--pid", str(service.process.pid)], check=True)
+        large = os.urandom(2 * size)
+        answer = service.call("PUT", f"/v1/sources/{hashlib.sha256(large).hexdigest()}", large)
+        self.assertEqual(answer.status, 503, answer.body)
+        self.assertEqual(service.call("GET", "/v1/service").status, 200)
 
     def test_one_on_demand_ends_when_it_is_not_needed(self):
         service = self.serve("--on-demand", "--idle-exit", 1)

@@ -2,6 +2,7 @@
 """The commands of the platform, as a person uses them: from nothing to a submitted job, every command, bad
 input, a service that is killed, no service, a root of another user."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -9,9 +10,11 @@ import pty
 import select
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -55,6 +58,9 @@ class Platform(unittest.TestCase):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.kill)
+        limit = threading.Timer(PATIENCE, process.kill)  # who reads from it then sees its end
+        limit.start()
+        self.addCleanup(limit.cancel)
         return process
 
     def python(self, text, name="train.py"):
@@ -163,6 +169,71 @@ class FromNothing(Platform):
         printed = self.cohort("submit", "--follow", "--source-dir", "code", "--entry-point", "main.py")
         self.assertIn("packed", printed)
 
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
+    def test_the_ranks_of_mpi_are_tasks_with_lines_of_their_own(self):
+        (self.folder / "train.py").write_text("import os\nprint('loss=0.' + os.environ['OMPI_COMM_WORLD_RANK'])\n")
+        (self.folder / "job.toml").write_text(
+            f'program = ["{PYTHON}", "train.py"]\n'
+            'instance_count = 2\ndistribution = { mpi = { enabled = true } }\n'
+            'metric_definitions = [{ name = "loss", regex = "^loss=([0-9.]+)$" }]\n')
+        job = self.cohort("submit", "job.toml").strip()
+        merged = self.cohort("logs", "-f", job)
+        for rank in (0, 1):
+            self.assertEqual(self.cohort("logs", job, "--task", f"rank:{rank}"), f"loss=0.{rank}\n")
+            self.assertEqual(merged.count(f"loss=0.{rank}"), 1, merged)
+            self.assertRegex(merged, rf"(?m)^.*rank:{rank}\W+loss=0.{rank}$")
+        self.cohort("logs", job, "--task", "mpirun:0")
+        status = self.job(job)
+        self.assertEqual([task["name"] for task in status["tasks"]], ["rank:0", "rank:1", "mpirun:0"])
+        self.assertEqual({task["state"] for task in status["tasks"]}, {"succeeded"})
+        self.wait_for(lambda: self.loss_values() == [0.0, 0.1], "the metrics of both ranks")
+
+    def loss_values(self):
+        with contextlib.closing(sqlite3.connect(f"file:{self.root}/service.sqlite?mode=ro", uri=True)) as store:
+            return sorted(value for (value,) in store.execute("SELECT value FROM metrics WHERE name = 'loss'"))
+
+    def test_a_service_has_hosts_for_jobs_that_name_none(self):
+        where = self.python("import os\nprint('task', os.environ['COHORT_RANK'])\n")
+        self.assertIn("needs hosts", self.refused("submit", "--engine", "hosts", *where))
+        first = self.record()["pid"]
+        os.kill(first, signal.SIGTERM)
+        self.wait_for(lambda: first not in self.own_processes(), "the first service to end")
+        (self.folder / "hosts").write_text("localhost slots=2\n")
+        service = self.start("serve", "--hostfile", "hosts")
+        self.wait_for(lambda: (self.record() or {}).get("pid") == service.pid, "the service")
+        self.assertIn("task 1", self.cohort("submit", "--follow", "--engine", "hosts", "-n", "2", *where))
+        # A job's own hosts count, and only those.
+        self.cohort("submit", "--wait", "--engine", "hosts", "--hosts", "localhost:1", "-n", "2", *where, code=1)
+        self.assertIn("the hosts have 1 slots", self.said)
+
+    def test_what_is_missing_is_named_before_anything_starts(self):
+        source = self.folder / "code"
+        source.mkdir()
+        (source / "main.py").write_text("print(1)\n")
+        for words in (["--entry-point", "train.py"], ["--", PYTHON, "-u", "train.py"], ["--", "sub/train.py"]):
+            self.assertRegex(self.refused("submit", "--source-dir", "code", *words), r"holds no file '(sub/)?train\.py'")
+        self.assertIn("'gone.py' not found", self.refused("submit", "--", PYTHON, "-u", "gone.py"))
+        (self.folder / "file").touch()
+        self.assertIn("file/out' cannot be written to", self.refused("submit", "--output", "file/out", "--", "/bin/true"))
+        self.assertIn("metric 'loss'", self.refused("submit", "--metric", "loss=([0-9", "--", "/bin/true"))
+        self.assertIn("metric 'loss'", self.refused("submit", "--metric", "loss=[0-9]+", "--", "/bin/true"))
+        self.assertEqual(self.cohort("jobs"), "no jobs\n")
+        (self.folder / "train.py").write_text("print('ran')\n")
+        self.assertIn("ran", self.cohort("submit", "--follow", "--", "train.py"))
+
+    def test_a_submit_that_follows_says_what_the_job_waits_for(self):
+        first = self.submit("import time\ntime.sleep(600)\n", "--name", "first", "--instance-type", "local")
+        self.wait_for_state(first, "running")
+        process = self.start("submit", "--follow", "--instance-type", "local", "--", "/bin/true")
+        self.assertIn(b"queued: waits for", process.stderr.readline())
+        second = process.stdout.readline().decode().strip()
+        follower = self.start("logs", "-f", second)
+        self.assertIn(b"queued: waits for", follower.stderr.readline())
+        self.cohort("stop", first)
+        self.assertIn(b"succeeded", process.communicate(timeout=PATIENCE)[1])
+        follower.communicate(timeout=PATIENCE)
+        self.assertEqual(follower.returncode, 0)
+
     def test_a_running_job_is_stopped_and_resumed(self):
         job = self.submit("import os, time\nprint('resumed' if os.environ.get('COHORT_RESUME') else 'began', flush=True)\n"
                           "time.sleep(0 if os.environ.get('COHORT_RESUME') else 600)\n")  # fmt: skip
@@ -194,11 +265,39 @@ class BadInput(Platform):
         self.assertIn("not of the form NAME=VALUE", self.refused("submit", "--hyperparameter", "lr", "--", "x"))
         self.assertIn("error: instance_count is 0", self.refused("submit", "--instance-count", "0", "--", "x"))
         self.assertIn("no program", self.refused("submit"))
-        self.assertIn("is not one of shell, mpirun, toml, json", self.refused("submit", "--print", "yaml", "--", "x"))
+        self.assertIn("must be at least 1 MiB", self.refused("serve", "--retention-size", "200"))
+        self.assertIn("not one of parameter_server, mpi", self.refused("submit", "--distribution", "ps", "--", "x"))
+        self.assertIn("Write --input training=/data.", self.refused("submit", "--input", "/data", "--", "x"))
+        self.assertIn("is not one of shell, mpirun, slurm, toml, json, kubernetes", self.refused("submit", "--print", "yaml", "--", "x"))
         (self.folder / "job.toml").write_text("program = '/bin/true'\ninstance_cuont = 2\n")
         said = self.refused("submit", "job.toml")
         self.assertIn("job.toml line 2", said)
         self.assertIn("instance_count", said)
+
+    def test_habits_from_elsewhere_are_answered_with_the_word_here(self):
+        (self.folder / "train.py").write_text("print(1)\n")
+        self.assertIn("cohort submit -- python3 train.py", self.refused("submit", "train.py"))
+        self.assertIn("Put the program behind --", self.refused("submit", "python3", "train.py"))
+        self.assertIn("Put a program behind --", self.refused("submit", "trainer"))
+        self.assertIn("--hyperparameter b=2", self.refused("submit", "--hyperparameter", "a=1", "b=2", "--", "x"))
+        for option, ours in (("--nproc_per_node=2", "workers"), ("--ntasks=2", "workers"), ("--time=1:00", "max-run"),
+                             ("--mem=4G", "memory"), ("-N", "instance-count")):  # fmt: skip
+            self.assertIn(f"Did you mean --{ours}?", self.refused("submit", option, "--", "x"))
+        self.assertNotIn("Did you mean", self.refused("submit", "-Q", "--", "x"))
+        for command, ours in (("sbatch", "submit"), ("squeue", "jobs"), ("ps", "jobs"), ("kill", "stop"), ("rm", "delete")):
+            self.assertIn(f"Did you mean: cohort {ours}?", self.refused(command))
+        (self.folder / "job.json").write_text('{"program": ["/bin/true"], "name": "as-json"}')
+        self.assertIn("as-json", self.cohort("submit", "--print", "toml", "job.json"))
+
+    def test_a_folder_that_is_gone_is_said(self):
+        gone = self.folder / "gone"
+        gone.mkdir()
+        script = f'cd {gone} && rmdir {gone} && exec {COHORT} submit -- /bin/true'
+        done = subprocess.run(["/bin/sh", "-c", script], env=self.environment(), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("is gone: go to another", done.stderr)
+        self.assertNotIn("ulimit", done.stderr)
 
     def test_unknown_and_ambiguous_jobs(self):
         first = self.submit("print(1)\n", "--name", "twin", "--wait")
@@ -211,6 +310,10 @@ class BadInput(Platform):
             self.assertIn(first, said)
             self.assertIn(second, said)
         self.assertIn("worker:99", self.refused("logs", first, "--task", "worker:99"))
+        self.assertEqual(self.cohort("logs", first, "--task", "worker/0"), "1\n")
+        self.assertIn("nothing-here", self.refused("events", "nothing-here"))
+        (self.folder / "file").touch()
+        self.assertIn("to the folder 'file'", self.refused("download", first, "file", code=1))
 
     def test_a_root_that_is_not_ones_own_is_refused(self):
         self.root.mkdir()
@@ -226,6 +329,28 @@ class BadInput(Platform):
         self.assertIn("COHORT_SERVICE", self.refused("jobs", env={"COHORT_SERVICE": "trainer"}))
         said = self.refused("jobs", code=1, env={"COHORT_SERVICE": "unix:" + str(self.folder / "none.sock")})
         self.assertIn("none.sock", said)
+
+
+class FullDisk(Platform):
+    def test_jobs_can_be_deleted_to_make_room(self):
+        inside = ["unshare", "--map-root-user", "--mount", "/bin/sh", "-c"]
+        if subprocess.run([*inside, "mount -t tmpfs none /mnt"], capture_output=True).returncode != 0:
+            self.skipTest("no mount namespaces here")
+        self.python("import os\nopen(os.environ['SM_MODEL_DIR'] + '/m', 'wb').write(b'x' * 1000000)\n")
+        self.root.mkdir()
+        script = f"""set -e
+            mount -t tmpfs -o size=3m,mode=700 none {self.root}
+            {COHORT} submit --wait --name big -- {PYTHON} train.py
+            dd if=/dev/zero of={self.root}/filling bs=1k || true
+            {COHORT} submit -- /bin/true || echo refused $?
+            {COHORT} delete big --yes
+            {COHORT} jobs"""
+        done = subprocess.run([*inside, script], cwd=self.folder, env=self.environment(), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=PATIENCE)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("No space left on device", done.stderr)
+        self.assertIn("refused 1", done.stdout)
+        self.assertTrue(done.stdout.endswith("no jobs\n"), done.stdout)
 
 
 class Away(Platform):
@@ -291,7 +416,52 @@ class Away(Platform):
         return seen
 
 
+    def test_who_follows_starts_the_own_service_again(self):
+        go = self.folder / "go"
+        words = self.python(f"import os, time\nprint('one', flush=True)\nwhile not os.path.exists({str(go)!r}):\n"
+                            "    time.sleep(0.02)\nprint('two', flush=True)\n")  # fmt: skip
+        follower = self.start("submit", "--follow", *words)
+        follower.stdout.readline()
+        self.assertIn(b"one", follower.stdout.readline())
+        os.kill(self.record()["pid"], signal.SIGKILL)
+        go.touch()
+        rest, said = follower.communicate(timeout=PATIENCE)
+        self.assertEqual(follower.returncode, 0, said)
+        self.assertIn(b"two", rest)
+        self.assertIn(b"starting one", said.split(b"waiting for the service")[-1])
+
+
 class Shared(Platform):
+    def test_a_service_behind_tls_is_used_as_ones_own(self):
+        made = subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                               "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=localhost",
+                               "-addext", "subjectAltName=DNS:localhost"],
+                              cwd=self.folder, capture_output=True)  # fmt: skip
+        self.assertEqual(made.returncode, 0, made.stderr)
+        self.start("serve", "--listen", "localhost:0", "--tls-cert", "cert.pem", "--tls-key", "key.pem")
+        address = self.wait_for(self.record, "the service")["listen"]
+        tokens = {role: self.cohort("token", "create", role, "--role", role).strip() for role in ("viewer", "user", "admin")}
+        elsewhere = {"COHORT_HOME": str(self.folder / "elsewhere"), "COHORT_SERVICE": address}
+        trusting = {**elsewhere, "COHORT_CA_FILE": str(self.folder / "cert.pem")}
+        as_role = {role: {**trusting, "COHORT_TOKEN": token} for role, token in tokens.items()}
+        self.assertIn("COHORT_CA_FILE", self.refused("jobs", code=1, env={**elsewhere, "COHORT_TOKEN": "x"}))
+        self.assertIn("No such file", self.refused("jobs", env={**elsewhere, "COHORT_CA_FILE": "/no/such/file"}))
+        self.assertIn("COHORT_TOKEN", self.refused("jobs", code=1, env=trusting))
+        (self.folder / "code").mkdir()
+        (self.folder / "code/main.py").write_text(
+            "import os, pathlib\nprint('over there')\npathlib.Path(os.environ['SM_MODEL_DIR'], 'm').write_text('mmm')\n")
+        printed = self.cohort("submit", "--follow", "--name", "far", "--source-dir", "code", "--entry-point", "main.py",
+                              env=as_role["user"])  # fmt: skip
+        self.assertIn("over there", printed)
+        self.assertIn("over there", self.cohort("logs", "far", env=as_role["viewer"]))
+        self.cohort("download", "far", "results", "--part", "model", env=as_role["viewer"])
+        self.assertEqual((self.folder / "results/model/m").read_text(), "mmm")
+        for words in (["submit", "--", "/bin/true"], ["delete", "far", "--yes"], ["token", "create", "x"]):
+            self.assertIn("has the role viewer", self.refused(*words, env=as_role["viewer"]))
+        self.assertIn("has the role user", self.refused("token", "create", "x", env=as_role["user"]))
+        self.cohort("delete", "far", "--yes", env=as_role["admin"])
+        self.assertFalse((self.folder / "elsewhere").exists())
+
     def test_tokens_open_a_shared_service(self):
         service = self.start("serve", "--listen", "127.0.0.1:0")
         record = self.wait_for(self.record, "the service")
@@ -304,6 +474,7 @@ class Shared(Platform):
         listed = self.cohort("token", "list")
         self.assertIn("ann", listed)
         self.assertNotIn(token, listed)
+        self.assertIn(("ann", "user"), [(t["user"], t["role"]) for t in json.loads(self.cohort("token", "list", "--json"))])
         ident = next(line.split()[0] for line in listed.splitlines() if "ann" in line)
         second = self.cohort("token", "rotate", ident).strip()
         self.refused("jobs", code=1, env=ann)

@@ -1,5 +1,6 @@
 """A small service of the tests: it answers the requests of the Python SDK from a script, and notes them."""
 
+import contextlib
 import hashlib
 import http.server
 import io
@@ -41,7 +42,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        if self.command != "HEAD":
+        if data and self.command != "HEAD":
             self.wfile.write(data)
 
     def refuse(self, status, message, advice=None):
@@ -111,6 +112,14 @@ class SdkTest(unittest.TestCase):
         for name, content in files.items():
             (folder / name.replace("_", ".")).write_text(content)
         return folder
+
+
+def quietly(call, *arguments, **named):
+    """What the call returned, printed, and said on standard error."""
+    printed, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
+        result = call(*arguments, **named)
+    return result, printed.getvalue(), said.getvalue()
 
 
 def log_event(number, text, task="worker:0"):

@@ -7,6 +7,7 @@ import io
 import os
 import pathlib
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +31,22 @@ while not os.path.exists(go):
     time.sleep(0.01)
 for number in range(200):
     print(f"line {number}", flush=True)
+"""
+
+# Says which task it is, and what it was given. Workers wait until all four have; parameter servers stay.
+WHO = """
+import json, os, sys, time
+data = min(os.listdir(os.environ["SM_CHANNEL_TRAINING"]), key=lambda name: name != "train.csv")
+if "OMPI_COMM_WORLD_RANK" in os.environ:
+    words = " ".join(sys.argv[1:]) + " and NCCL_DEBUG=" + os.environ["NCCL_DEBUG"]
+    print("I am rank", os.environ["OMPI_COMM_WORLD_RANK"], "of", data, words, flush=True)
+else:
+    task = json.loads(os.environ["TF_CONFIG"])["task"]
+    print("I am", task["type"], task["index"], "of", data, flush=True)
+    place = os.environ["SM_MODEL_DIR"]
+    open(f"{place}/{task['type']}-{task['index']}", "w").close()
+    while task["type"] == "ps" or len(os.listdir(place)) < 4:
+        time.sleep(0.01)
 """
 
 FIT = """
@@ -85,6 +102,10 @@ class Jobs(ServiceTest):
         self.assertEqual(estimator.metrics().last("loss"), 0.25)
         _, again, _ = quietly(estimator.logs, follow=False)
         self.assertEqual(again, printed)
+        attached = Generic.attach(job.id)
+        attached.set_hyperparameters(name="c d")
+        _, printed, _ = quietly(attached.fit, logs="worker:0")
+        self.assertIn("'--name', 'c d'] ", printed)
         self.assertIn("weights", "".join(file["path"] for file in job.files()))
 
     def test_a_failure_is_an_exception_with_the_root_cause(self):
@@ -103,9 +124,34 @@ class Jobs(ServiceTest):
         self.assertEqual(done.returncode, 1)
         self.assertRegex(done.stderr.splitlines()[-1], r"^cohort\.errors\.JobFailed: .* No module named 'tensorflow'$")
 
+    def example(self, name):
+        """What NAME of examples/estimator prints where its program only says who it is."""
+        folder = self.folder / "example"
+        shutil.copytree(sdk_service.SOURCE / "examples/estimator", folder, dirs_exist_ok=True)
+        (folder / "path/code/train.py").write_text(WHO)
+        done = subprocess.run([sys.executable, name], cwd=folder, env=self.environment, text=True, timeout=PATIENCE,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return sorted(line.partition("I am ")[2] for line in done.stdout.splitlines() if "I am " in line), done.stderr
+
+    def test_the_example_with_parameter_servers_starts_two_of_each(self):
+        told, _ = self.example("ps.py")
+        self.assertEqual(told, ["master 0 of train.csv", "ps 0 of train.csv", "ps 1 of train.csv",
+                                "worker 0 of train.csv"])  # fmt: skip
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no mpirun")
+    def test_the_example_with_mpi_starts_two_ranks_with_its_hyperparameters(self):
+        told, said = self.example("mpi.py")
+        words = "--steps 600 --learning-rate 0.02 and NCCL_DEBUG=INFO"
+        self.assertEqual(told, [f"rank 0 of train.csv {words}", f"rank 1 of train.csv {words}"])
+        self.assertIn("2 instances of TI.GN10X.2XLARGE40.1xV100", said)
+
     def test_a_job_that_the_service_refuses_is_not_made(self):
         with self.assertRaisesRegex(cohort.ServiceError, "instance_count"):
             Generic(program="true", instance_count=0).fit()
+        for regex in ("loss=(", "loss=[0-9]+"):
+            with self.assertRaisesRegex(cohort.ServiceError, "metric_definitions: metric 'loss': .*Write RE2"):
+                Generic(program="true", metric_definitions=[{"Name": "loss", "Regex": regex}]).fit()
         with self.assertRaisesRegex(cohort.ServiceError, "no-such-job"):
             cohort.attach("no-such-job")
 
@@ -115,6 +161,7 @@ class Jobs(ServiceTest):
         _, said = process.communicate(timeout=PATIENCE)
         self.assertNotEqual(process.returncode, 0)
         self.assertRegex(said, r"cohort: job \S+ goes on\. Stop it with: cohort stop \S+\n")
+        self.assertNotIn("socket.py", said)  # the way to where it waited
         attached = Generic.attach("left")
         self.assertIn(attached.status(), ("starting", "running"))
         self.assertEqual(attached.hyperparameters(), {"go": str(go)})

@@ -1,131 +1,27 @@
-"""The Python SDK against a service of the tests: arguments, what is submitted, streams that break, failures."""
+"""The Python SDK against a service of the tests: what is submitted, streams that break, failures, results."""
 
 import contextlib
-import inspect
 import io
 import json
 import os
+import pickle
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import unittest
 import unittest.mock
 import urllib.parse
 
 import sdk_fake
-from sdk_fake import Break, SdkTest, archive_of, end_event, log_event, usual
+from sdk_fake import Break, SdkTest, archive_of, end_event, log_event, quietly, usual
 
 import cohort
-from cohort.arguments import OTHER_NAMES
-from cohort.estimator import Cohort, Generic, PyTorch, TensorFlow
+from cohort.estimator import Generic, PyTorch, TensorFlow
 from cohort.events import Event, parse_events
+from cohort.interrupt import Answer, ask_about, uninterrupted
 from cohort.log_printer import LogPrinter
-
-
-def quietly(call, *arguments, **named):
-    """What the call returned, printed, and said on standard error."""
-    printed, said = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(said):
-        result = call(*arguments, **named)
-    return result, printed.getvalue(), said.getvalue()
-
-
-class Arguments(SdkTest):
-    def setUp(self):
-        super().setUp()
-        outside = unittest.mock.patch.object(sys, "prefix", sys.base_prefix)  # of any virtual environment
-        outside.start()
-        self.addCleanup(outside.stop)
-
-    def fields(self, **arguments):
-        return TensorFlow("train.py", **arguments).job_description()
-
-    def test_every_spelling_of_an_argument_is_the_same_field(self):
-        values = {"instance_count": 2, "instance_type": "local", "distributions": {"mpi": {"enabled": True}},
-                  "image": "tf:1", "env": {"A": "b"}, "max_run": "2h", "restarts": 3, "name": "mine",
-                  "output": "/tmp/out"}  # fmt: skip
-        self.assertEqual(set(OTHER_NAMES.values()), set(values))
-        for other, field in OTHER_NAMES.items():
-            self.assertEqual(self.fields(**{other: values[field]}), self.fields(**{field: values[field]}), other)
-            self.assertEqual(self.fields(**{other: values[field], field: values[field]})[field], values[field])
-
-    def test_two_spellings_with_different_values_are_refused_by_both_names(self):
-        with self.assertRaisesRegex(ValueError, r"train_instance_count=2 and instance_count=3 .* different values"):
-            TensorFlow("train.py", train_instance_count=2, instance_count=3)
-
-    def test_an_unknown_argument_is_refused_with_the_nearest(self):
-        nearest = "TensorFlow has no argument 'instance_cout'; did you mean 'instance_count'"
-        with self.assertRaisesRegex(TypeError, nearest):
-            TensorFlow("train.py", instance_cout=2)
-        with self.assertRaisesRegex(TypeError, "PyTorch has no argument 'zzzz'$"):
-            PyTorch("train.py", zzzz=2)
-
-    def test_arguments_of_other_platforms_without_meaning_are_taken_and_named(self):
-        _, _, said = quietly(TensorFlow, "train.py", train_volume_size=30, use_spot_instances=True)
-        self.assertIn("cohort: train_volume_size has no meaning here", said)
-        self.assertIn("cohort: use_spot_instances has no meaning here", said)
-
-    def test_none_counts_as_left_out(self):
-        self.assertEqual(self.fields(role=None, image=None), self.fields())
-
-    def test_a_program_is_needed_and_only_one(self):
-        with self.assertRaisesRegex(ValueError, "TensorFlow needs entry_point"):
-            TensorFlow(role="x")
-        with self.assertRaisesRegex(ValueError, "not both"):
-            Generic("train.sh", program="ls")
-
-    def test_values_travel_as_json(self):
-        class Number:
-            def item(self):
-                return 0.5
-
-        hyperparameters = {"layers": (64, 32), "rate": Number(), "data": self.folder, "nested": {"deep": [True, None]}}
-        sent = self.fields(hyperparameters=hyperparameters, elastic=(2, 8), env={"N": 1, "ON": True, "T": "text"})
-        self.assertEqual(sent["hyperparameters"], {"layers": [64, 32], "rate": 0.5, "data": str(self.folder),
-                                                   "nested": {"deep": [True, None]}})  # fmt: skip
-        self.assertEqual(sent["elastic"], {"min": 2, "max": 8})
-        self.assertEqual(sent["env"], {"N": "1", "ON": "true", "T": "text"})
-        with self.assertRaisesRegex(TypeError, r"hyperparameters\.model\[1\]: a object cannot be sent"):
-            self.fields(hyperparameters={"model": [1, object()]})
-
-    def test_a_job_gets_the_virtual_environment_of_this_process(self):
-        with unittest.mock.patch.object(sys, "prefix", "/venv"):
-            self.assertEqual(self.fields(env={"A": "b"})["env"], {"A": "b", "VIRTUAL_ENV": "/venv"})
-            self.assertEqual(self.fields(env={"VIRTUAL_ENV": "/other"})["env"], {"VIRTUAL_ENV": "/other"})
-            os.environ["COHORT_SERVICE"] = "https://trainer:8443"
-            self.assertNotIn("env", self.fields())
-
-    def test_inputs_are_a_path_a_uri_or_channels(self):
-        os.chdir(self.folder)
-        estimator = TensorFlow("train.py")
-        self.assertEqual(estimator.job_description("data")["inputs"], {"training": str(self.folder / "data")})
-        self.assertEqual(estimator.job_description("s3://bucket/x")["inputs"], {"training": "s3://bucket/x"})
-        channels = estimator.job_description({"train": self.folder / "a", "test": "cos://b"})["inputs"]
-        self.assertEqual(channels, {"train": str(self.folder / "a"), "test": "cos://b"})
-        os.environ["COHORT_SERVICE"] = "https://trainer:8443"  # another machine: its paths are its own
-        self.assertEqual(TensorFlow("train.py").job_description("/data")["inputs"], {"training": "/data"})
-
-    def test_help_names_every_argument(self):
-        names = list(inspect.signature(TensorFlow).parameters)
-        self.assertEqual(names[0], "entry_point")
-        self.assertLessEqual({"train_instance_count", "distributions", "image_uri", "workers"}, set(names))
-
-    def test_the_two_calls_give_the_fields_that_they_name(self):
-        parameter_server = TensorFlow(
-            role="role", train_instance_count=2, train_instance_type="TI.SMALL2.1core2g", py_version="py3",
-            framework_version="1.14.0", entry_point="train.py", source_dir="path/code",
-            distributions={"parameter_server": {"enabled": True}}).job_description("/data")  # fmt: skip
-        self.assertEqual(parameter_server, {
-            "entry_point": "train.py", "role": "role", "instance_count": 2, "instance_type": "TI.SMALL2.1core2g",
-            "py_version": "py3", "framework": "tensorflow", "framework_version": "1.14.0",
-            "distributions": {"parameter_server": {"enabled": True}}, "inputs": {"training": "/data"}})  # fmt: skip
-
-    def test_a_built_program_is_sent_by_its_whole_path(self):
-        os.chdir(self.folder)
-        (self.folder / "train").write_text("")
-        self.assertEqual(Cohort(program=["./train", "--epochs", "3"]).job_description()["program"],
-                         [str(self.folder / "train"), "--epochs", "3"])  # fmt: skip
-        self.assertEqual(Generic(program="ls").job_description()["program"], ["ls"])
 
 
 class Submitting(SdkTest):
@@ -153,6 +49,8 @@ class Submitting(SdkTest):
             TensorFlow("trian.py", source_dir=code).fit()
         with self.assertRaisesRegex(cohort.SourceError, "source_dir: .*nowhere is not a folder"):
             TensorFlow("train.py", source_dir=self.folder / "nowhere").fit()
+        with self.assertRaisesRegex(cohort.SourceError, "source_dir: .*train.py is a file; give the folder"):
+            TensorFlow("train.py", source_dir=code / "train.py").fit()
         self.assertEqual(server.requests, [])
 
     def test_a_submission_whose_answer_was_lost_is_repeated_with_the_same_request_id(self):
@@ -193,6 +91,14 @@ class Submitting(SdkTest):
         with self.assertRaisesRegex(cohort.ServiceError, reason) as refusal:
             Generic(program="ls").fit()
         self.assertEqual(refusal.exception.status, 400)
+        again = pickle.loads(pickle.dumps(refusal.exception))
+        self.assertEqual((again.status, str(again)), (400, str(refusal.exception)))
+
+    def test_packages_that_are_not_installed_are_said(self):
+        self.serve()
+        code = self.code(train_py="", requirements_txt="numpy")
+        _, _, said = quietly(TensorFlow("train.py", source_dir=code).fit)
+        self.assertIn("cohort: requirements.txt of source_dir is not installed", said)
 
     def test_a_token_travels_and_only_to_loopback_without_tls(self):
         server = self.serve(tcp=True)
@@ -241,6 +147,8 @@ class Following(SdkTest):
         self.assertIs(failure.exception.job, estimator.latest_training_job)
         with self.assertRaises(cohort.JobFailed):
             quietly(estimator.fit, logs="None")
+        again = pickle.loads(pickle.dumps(failure.exception))  # as from a process of a pool
+        self.assertEqual((str(again), again.exit_code, again.job.id), (server.job["reason"], 3, server.job["id"]))
         server.job.update(state="stopped", reason="")
         with self.assertRaisesRegex(cohort.JobStopped, "was stopped"):
             quietly(estimator.fit, logs=False)
@@ -256,7 +164,7 @@ class Following(SdkTest):
 
         self.serve(script)
         _, printed, said = quietly(Generic(program="ls").fit)
-        self.assertEqual(said.count("waits: 2 cores are free, 4 are needed"), 1)
+        self.assertEqual(said.count(f"job {sdk_fake.JOB['id']}: 2 cores are free, 4 are needed"), 1)
         self.assertEqual(printed, "worker:0 one line\n")
 
     def test_lines_of_several_tasks_never_mix_and_redrawn_ones_are_printed_once(self):
@@ -267,11 +175,38 @@ class Following(SdkTest):
         self.assertEqual(printed.splitlines(), ["worker:1 100%", "worker:0 half line", "worker:0 last",
                                                 "-- attempt 2 --", "worker:0 again"])  # fmt: skip
 
+    def test_lines_are_printed_to_whatever_stands_for_standard_output(self):
+        class Plain:  # without isatty()
+            def __init__(self):
+                self.written = []
+
+            def write(self, text):
+                self.written.append(text)
+
+            def flush(self):
+                pass
+
+        plain, ascii_only = Plain(), io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        for stream in (plain, ascii_only):
+            with contextlib.redirect_stdout(stream):
+                LogPrinter().print({"task": "worker:0", "attempt": 1, "text": "gr\u00fcn\nrot\n"})
+        whole = [text for text in plain.written if text]  # at once: a line of another thread cannot come in between
+        self.assertEqual(whole, ["worker:0 gr\u00fcn\nworker:0 rot\n"])
+        self.assertEqual(ascii_only.buffer.getvalue(), b"worker:0 gr\\xfcn\nworker:0 rot\n")
+
     def test_only_the_tasks_that_were_named_are_asked_for(self):
         server = self.serve()
         quietly(Generic(program="ls").fit, logs=["worker:0", "ps:1"])
         [path] = [path for _, path, *_ in server.requests if "/logs/stream" in path]
         self.assertEqual(urllib.parse.parse_qs(urllib.parse.urlsplit(path).query), {"task": ["worker:0,ps:1"]})
+
+
+    def test_logs_that_are_no_tasks_are_refused_before_anything_is_submitted(self):
+        server = self.serve()
+        for wrong in ("Everything", ["Training", "Rules"]):
+            with self.assertRaisesRegex(ValueError, "logs is .*; give 'All', 'None', or tasks, as in 'worker:0'"):
+                Generic(program="ls").fit(logs=wrong)
+        self.assertEqual(server.requests, [])
 
 
 class Afterwards(SdkTest):
@@ -336,6 +271,57 @@ class Afterwards(SdkTest):
             archives.pop(0)
         self.assertFalse((self.folder / "evil").exists())
 
+    def test_the_last_lines_are_as_many_as_were_asked_for(self):
+        text = b"one\n1%\r2%\r3%\nthree"
+
+        def script(handler, method, path):
+            if path.endswith("/tasks"):
+                return handler.answer(200, {"tasks": handler.server.job["tasks"]})
+            if path.endswith("/logs"):
+                begin = int(urllib.parse.parse_qs(urllib.parse.urlsplit(handler.path).query).get("offset", [0])[0])
+                return handler.answer(200, text[begin:], "text/plain", Cohort_Next_Offset=str(len(text)))
+            usual(handler, method, path)
+
+        estimator = self.attached(script)
+        lines = ["worker:0 one\n", "worker:0 3%\n", "worker:0 three\n"]
+        for tail, expected in ((None, lines), (9, lines), (2, lines[1:]), (0, [])):
+            _, printed, _ = quietly(estimator.logs, follow=False, tail=tail)
+            self.assertEqual(printed, "".join(expected), tail)
+
+    def test_a_job_that_ended_is_not_stopped_again(self):
+        def script(handler, method, path):
+            if path.endswith("/stop"):
+                return handler.refuse(400, "job has ended already (succeeded)")
+            usual(handler, method, path)
+
+        estimator = self.attached(script)
+        estimator.stop()
+        self.server.job["state"] = "running"
+        with self.assertRaisesRegex(cohort.ServiceError, "has ended already"):
+            estimator.stop()
+
+    def test_an_attached_estimator_submits_the_source_of_its_job_again(self):
+        server = self.serve()
+        server.job["spec"] = {"entry_point": "deep/train.py", "source": "ab" * 32, "hyperparameters": {"epochs": 3}}
+        estimator = TensorFlow.attach(server.job["id"])
+        estimator.set_hyperparameters(epochs=5)
+        quietly(estimator.fit)
+        self.assertEqual((server.spec["entry_point"], server.spec["source"]), ("deep/train.py", "ab" * 32))
+        self.assertEqual(server.spec["hyperparameters"], {"epochs": 5})
+
+    def test_a_job_is_named_by_text(self):
+        for wrong in (None, "", 7):
+            with self.assertRaisesRegex(TypeError, "a job is named by its id, or its name, not by"):
+                TensorFlow.attach(wrong)
+
+    def test_files_go_below_the_home_folder_where_the_path_says_so(self):
+        os.environ["HOME"] = str(self.folder)
+        archive = archive_of({"model/weights": b"123"})
+        estimator = self.attached(lambda handler, method, path: handler.answer(200, archive)
+                                  if path.endswith("/archive") else usual(handler, method, path))  # fmt: skip
+        self.assertEqual(estimator.download("~/fetched"), self.folder / "fetched")
+        self.assertEqual((self.folder / "fetched/model/weights").read_bytes(), b"123")
+
     def test_without_a_job_the_answer_says_what_to_do(self):
         with self.assertRaisesRegex(cohort.CohortError, r"Generic has no job yet: call fit\(\)"):
             Generic(program="ls").status()
@@ -344,6 +330,47 @@ class Afterwards(SdkTest):
         client = cohort.Client(f"unix:{self.folder}/nothing.sock", patience=0.2)
         with self.assertRaisesRegex(cohort.ServiceUnavailable, "nothing.sock does not answer"):
             client.service()
+
+
+class Interrupts(unittest.TestCase):
+    def setUp(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process ignores it
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+
+    def test_an_interrupt_comes_after_the_block_whichever_thread_takes_the_signal(self):
+        def take_signal():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+        done = []
+        with self.assertRaises(KeyboardInterrupt):
+            with uninterrupted():
+                other = threading.Thread(target=take_signal)
+                other.start()
+                other.join()
+                done.append("the block")
+        self.assertEqual(done, ["the block"])
+        self.assertIs(signal.getsignal(signal.SIGINT), signal.default_int_handler)
+
+    def test_a_notebook_without_a_person_leaves_the_job_running(self):
+        class Notebook:
+            @staticmethod
+            def get_ipython():
+                return object()
+
+        with unittest.mock.patch.dict(sys.modules, IPython=Notebook), \
+                unittest.mock.patch("builtins.input", side_effect=NotImplementedError("no input here")):  # fmt: skip
+            answer, _, said = quietly(ask_about, "7")
+        self.assertIs(answer, Answer.LEAVE)
+        self.assertIn("cohort: job 7 goes on. Stop it with: cohort stop 7", said)
+
+
+def empty_program(place):
+    """An empty program at this place."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text("")
+    place.chmod(0o755)
+    return place
 
 
 class Program(SdkTest):
@@ -358,17 +385,23 @@ class Program(SdkTest):
         package = self.folder / "tree/python/cohort"
         shutil.copytree(sdk_fake.SOURCE / "python/cohort", package, ignore=shutil.ignore_patterns("__pycache__"))
         search = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+        empty_program(self.folder / "bin/cohort")  # beside the tree, where another user may write
+        empty_program(self.folder / "build/bin/cohort")
         self.assertIn("the cohort program was not found", self.found(**search))
         places = [self.folder / "path/cohort", self.folder / "tree/bin/cohort", self.folder / "tree/build/bin/cohort",
                   self.folder / "named"]  # fmt: skip
         for place in places:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text("")
-            place.chmod(0o755)
+            empty_program(place)
             path = {"PATH": f"{self.folder}/path:/usr/bin:/bin"}
             named = {"COHORT_PROGRAM": str(place)} if place.name == "named" else {}
             self.assertEqual(self.found(**search, **path, **named), str(place))
         self.assertIn("is not a program", self.found(**search, COHORT_PROGRAM="/nothing"))
+
+    def test_an_installed_one_is_beside_share(self):
+        package = self.folder / "prefix/share/cohort/python/cohort"
+        shutil.copytree(sdk_fake.SOURCE / "python/cohort", package, ignore=shutil.ignore_patterns("__pycache__"))
+        place = empty_program(self.folder / "prefix/bin/cohort")
+        self.assertEqual(self.found(PYTHONPATH=str(package.parent), PYTHONDONTWRITEBYTECODE="1"), str(place))
 
     def test_a_service_that_does_not_start_is_told_with_its_last_words(self):
         program = self.folder / "cohort"
@@ -378,6 +411,32 @@ class Program(SdkTest):
         with self.assertRaisesRegex(cohort.ServiceUnavailable, "did not start: serve --on-demand: the disk is full"):
             cohort.Client().service()
         self.assertEqual((self.folder / "home").stat().st_mode & 0o777, 0o700)
+
+    def test_a_service_that_cannot_be_started_is_told_at_once(self):
+        (self.folder / "file").write_text("")
+        os.environ.update(COHORT_PROGRAM="/bin/true", COHORT_HOME=str(self.folder / "file/home"))
+        with self.assertRaisesRegex(cohort.ServiceUnavailable, "cannot be started: .*Not a directory.*COHORT_HOME"):
+            cohort.Client(patience=20).service()
+
+    def test_a_user_without_a_home_folder_is_told_what_to_set(self):
+        del os.environ["COHORT_HOME"]
+        os.environ.pop("XDG_STATE_HOME", None)
+        with unittest.mock.patch("pathlib.Path.home", side_effect=RuntimeError("Could not determine home directory.")):
+            with self.assertRaisesRegex(cohort.ServiceUnavailable, "no home folder .*; set COHORT_HOME"):
+                cohort.Client().service()
+
+    def test_a_service_of_another_version_is_said_once(self):
+        self.serve()
+        (self.folder / "home").mkdir()
+        record = {"socket": os.environ.pop("COHORT_SERVICE").partition(":")[2], "pid": 77, "version": "0.0.1"}
+        (self.folder / "home/service.json").write_text(json.dumps(record))
+        _, _, said = quietly(lambda: [cohort.Client().service() for _ in range(2)])
+        self.assertEqual(said.count("your own service (pid 77) is of version 0.0.1, this package of "), 1, said)
+
+    def test_a_token_file_that_is_not_there_is_named(self):
+        os.environ.update(COHORT_SERVICE="https://trainer:8443", COHORT_TOKEN_FILE="/no/such/token")
+        with self.assertRaisesRegex(cohort.CohortError, "COHORT_TOKEN_FILE=/no/such/token cannot be read"):
+            cohort.Client()
 
 
 if __name__ == "__main__":

@@ -26,6 +26,12 @@ latest: Optional[cohort.Job] = estimator.latest_training_job
 estimator.model_data.download("here").joinpath("x")
 TensorFlow("train.py", instance_cout=2)
 estimator.fit(wait="yes")
+cohort.init(process_sets=[cohort.ProcessSet([0, 1])])
+rank: int = cohort.rank()
+everyone: List[object] = cohort.allgather_object({"rank": rank})
+cohort.synchronize(cohort.allreduce_async([1.0], op=cohort.Sum, name="x"))
+cohort.init(com=[0])
+size: str = cohort.size()
 """
 
 
@@ -43,7 +49,7 @@ class Types(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "use.py").write_text(USE)
             found = self.mypy("use.py", cwd=folder)
-        self.assertEqual(re.findall(r"^use\.py:(\d+): error", found, re.MULTILINE), ["11", "12"], found)
+        self.assertEqual(re.findall(r"^use\.py:(\d+): error", found, re.MULTILINE), ["11", "12", "17", "18"], found)
         self.assertIn('Unexpected keyword argument "instance_cout"', found)
 
 

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <utility>
 
+#include "cohort/base/log/log.h"
+#include "cohort/base/process/wait_interrupt.h"
 #include "cohort/base/text.h"
 #include "cohort/collective/arguments.h"
 #include "cohort/collective/backend/backend.h"
@@ -157,7 +159,19 @@ void Group::State::run(Call call, const std::optional<Deadline>& given) {
   const Deadline when = deadline(given);
   if (collectives.idle() || collectives.runs_here()) return run_now(call, when);
   // The call has its own deadline.
-  enqueue([this, call, when] { run_now(call, when); })->wait(Deadline::never());
+  const auto work = enqueue([this, call, when] { run_now(call, when); });
+  try {
+    work->wait(Deadline::never());
+  } catch (const Interrupted&) {
+    backend->abort("it was interrupted");
+    // The caller's memory is in use until then.
+    try {
+      work->wait(Deadline::never());
+    } catch (const Error& error) {
+      log::debug("an interrupted call ended: {}", error.message());
+    }
+    throw;
+  }
 }
 
 Group::Group(std::shared_ptr<Backend> backend, std::chrono::milliseconds timeout)

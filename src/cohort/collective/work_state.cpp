@@ -1,6 +1,7 @@
 #include "cohort/collective/work_state.h"
 
 #include "cohort/base/error.h"
+#include "cohort/base/process/wait_interrupt.h"
 
 namespace cohort::collective {
 
@@ -25,9 +26,7 @@ bool QueuedWork::poll() {
 void QueuedWork::wait(Deadline deadline) {
   std::unique_lock lock(mutex_);
   const auto ready = [&] { return done_; };
-  if (deadline.is_never())
-    changed_.wait(lock, ready);
-  else if (!changed_.wait_until(lock, deadline.when(), ready))
+  if (!wait_interruptibly(changed_, lock, ready, deadline))
     throw TimeoutError("the asynchronous call is not done yet");
   if (error_) std::rethrow_exception(error_);
 }

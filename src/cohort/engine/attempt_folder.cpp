@@ -32,14 +32,22 @@ void sync_folder(const fs::path& folder) {
     throw SystemError(fmt::format("cannot write '{}'", folder.string()), errno);
 }
 
-// Nothing where there is no such file; the folder may be removed at any time.
+// Nothing where there is no such file, or something else lies there; the folder may be removed at
+// any time.
 std::optional<std::string> read_if_there(const fs::path& path, std::size_t most_bytes) {
   try {
     return read_own_file(path, most_bytes);
   } catch (const SystemError& error) {
     if (error.code() != ENOENT && error.code() != ENOTDIR) throw;
     return std::nullopt;
+  } catch (const InvalidInput&) {  // a link, a pipe, another user's
+    return std::nullopt;
   }
+}
+
+std::string text_in(const ordered_json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 }  // namespace
@@ -78,11 +86,7 @@ AttemptRequest attempt_from_json(std::string_view text, const fs::path& folder) 
 void write_request(const AttemptRequest& request) {
   const AttemptFolder folder{request.folder};
   make_own_folder(folder.path);
-  // Several threads may write the same; variables may hold secrets.
-  const fs::path mine = fmt::format("{}.{}", folder.request().string(), ::gettid());
-  write_file_atomically(mine, to_json(request), 0600);
-  if (::rename(mine.c_str(), folder.request().c_str()) != 0)
-    throw SystemError(fmt::format("cannot write '{}'", folder.request().string()), errno);
+  write_file_atomically(folder.request(), to_json(request), 0600);  // variables may hold secrets
 }
 
 AttemptRequest read_request(const AttemptFolder& folder) {
@@ -90,9 +94,12 @@ AttemptRequest read_request(const AttemptFolder& folder) {
 }
 
 // A link to a whole file: a process that sees the claim can read it.
-bool claim_attempt(const AttemptFolder& folder) {
-  const fs::path mine = fmt::format("{}.{}", folder.claim().string(), ::getpid());
-  write_file_atomically(mine, process_identity(::getpid()) + "\n", 0600);
+bool claim_attempt(const AttemptFolder& folder, const std::string& owner) {
+  // Of other machines there may be processes of the same number.
+  const std::string self = process_identity(::getpid());
+  const fs::path mine = fmt::format("{}.{}-{:x}", folder.claim().string(), ::getpid(),
+                                    std::hash<std::string>()(self));
+  write_file_atomically(mine, owner + "\n", 0600);
   const UniqueFd fd(::open(mine.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd || ::fsync(fd.get()) != 0)
     throw SystemError(fmt::format("cannot write '{}'", mine.string()), errno);
@@ -128,8 +135,7 @@ std::optional<EarlyEnd> read_early_end(const AttemptFolder& folder) {
   if (!text) return std::nullopt;
   const auto json = ordered_json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
-  return EarlyEnd{.failure = json.value("failure", std::string()),
-                  .ended = json.value("ended", std::string())};
+  return EarlyEnd{.failure = text_in(json, "failure"), .ended = text_in(json, "ended")};
 }
 
 }  // namespace cohort::engine

@@ -19,7 +19,11 @@ struct AttemptFolder {
   std::filesystem::path supervisor_log() const { return path / "supervisor.log"; }
   std::filesystem::path run() const { return path / "run"; }          // the launcher's output
   std::filesystem::path host_file() const { return path / "hosts"; }  // mpirun's
-  std::filesystem::path ranks() const { return path / "ranks"; }      // logs of MPI's ranks
+  std::filesystem::path ranks() const { return path / "ranks"; }      // of MPI: their logs
+  std::filesystem::path rank_states() const { return ranks() / "ranks.json"; }
+  std::filesystem::path slurm_script() const { return path / "slurm.sh"; }
+  std::filesystem::path slurm_job() const { return path / "slurm-job"; }      // sbatch's answer
+  std::filesystem::path node_script() const { return path / "slurm-nodes"; }  // elastic jobs
 };
 
 // The variable that holds the request, as JSON, for tasks on other hosts.
@@ -35,8 +39,9 @@ AttemptRequest read_request(const AttemptFolder& folder);
 
 // The one process that may run the attempt is the one that made the claim: true for one caller,
 // ever, in whatever process; what it wrote is on disk then. Throws SystemError.
-bool claim_attempt(const AttemptFolder& folder);
-// The identity (base/process/process.h) of the process that made it; nothing: none did.
+bool claim_attempt(const AttemptFolder& folder, const std::string& owner);
+// Who made it, as said then: of this machine the identity (base/process/process.h) of a process.
+// Nothing: none did.
 std::optional<std::string> claimed_by(const AttemptFolder& folder);
 
 // Whether that process still is. After a restart of the machine it is not; where it runs in another

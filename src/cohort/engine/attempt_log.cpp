@@ -10,6 +10,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
+#include "cohort/engine/mpi_ranks.h"
 
 namespace cohort::engine {
 namespace {
@@ -26,20 +27,11 @@ Files log_files(const AttemptFolder& folder, std::string_view task) {
   if (parts.size() != 2 || parts[0].empty() || !parse_unsigned(parts[1]) ||
       parts[0].find_first_not_of("abcdefghijklmnopqrstuvwxyz") != std::string::npos)
     return {};
-  if (parts[0] == "rank") {
-    for (const auto& job : {"1", "0"})  // mpirun counts its jobs, and its ranks with leading zeros
-      for (std::error_code code;
-           const auto& entry : fs::directory_iterator(folder.ranks() / job, code)) {
-        const std::string name = entry.path().filename().string();
-        if (name.starts_with("rank.") && parse_unsigned(name.substr(5)) == parse_unsigned(parts[1]))
-          return {entry.path() / "stdout"};
-      }
-    return {};
-  }
+  const fs::path logs = parts[0] == "rank" ? folder.ranks() : folder.run() / "logs";
+  const std::string type = task == kMpirunTask ? "worker" : parts[0];
   Files files;
   for (int attempt = 1;; ++attempt) {
-    const fs::path file =
-        folder.run() / "logs" / fmt::format("{}-{}.attempt{}.log", parts[0], parts[1], attempt);
+    const fs::path file = logs / fmt::format("{}-{}.attempt{}.log", type, parts[1], attempt);
     if (std::error_code code; !fs::is_regular_file(file, code)) return files;
     files.push_back(file);
   }

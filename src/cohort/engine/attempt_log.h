@@ -9,8 +9,7 @@ namespace cohort::engine {
 
 // A task's log from `offset` on, at most so many bytes. The launcher begins a file for each time
 // that it starts the whole job again; to a reader they are one. `ended`: the attempt had ended
-// before the call. "worker:0" of an MPI job is mpirun, with the lines of all ranks; "rank:N" has
-// those of one.
+// before the call. An MPI job has "rank:N", and "mpirun:0" with what mpirun itself says.
 LogChunk read_attempt_log(const AttemptFolder& folder, std::string_view task, std::uint64_t offset,
                           std::size_t most_bytes, bool ended);
 

@@ -27,6 +27,9 @@ std::vector<std::string> joined(std::vector<std::string> words,
   return words;
 }
 
+// Nodes of Slurm share the file system that the attempt's folder is on.
+bool shares_files(const AttemptRequest& request) { return request.job.spec.engine == "slurm"; }
+
 // All attempts of a job have the job's name: its checkpoints are found again by it.
 std::string job_of(const std::string& attempt) { return attempt.substr(0, attempt.rfind('.')); }
 
@@ -40,6 +43,14 @@ std::string task_variable(const AttemptRequest& request) {
                                    text.size(), kLongestVariable),
                        {.advice = "Put large hyperparameters into a file of the source folder."});
   return text;
+}
+
+// Where hosts have Cohort at another place, host-task there becomes what it itself is; mpirun's
+// daemons look for the place that was named.
+std::string wrapper_program(const AttemptRequest& request, const launch::JobOptions& asked,
+                            const std::filesystem::path& cohort) {
+  if (!runs_elsewhere(asked) || asked.remote.cohort.empty()) return cohort.string();
+  return is_mpi(request) ? asked.remote.cohort : "/proc/self/exe";
 }
 
 // mpirun is the only task; how many processes there are, and where, is its business.
@@ -60,9 +71,9 @@ void make_one_task(launch::JobOptions& options) {
 
 launch::JobOptions attempt_options(const AttemptRequest& request, launch::JobOptions asked,
                                    const std::filesystem::path& cohort) {
-  const bool elsewhere = runs_elsewhere(asked);
+  const bool elsewhere = runs_elsewhere(asked) && !shares_files(request);
   const AttemptFolder folder{request.folder};
-  std::vector<std::string> wrapper = {cohort.string(), "exec-task"};
+  std::vector<std::string> wrapper = {wrapper_program(request, asked, cohort), "exec-task"};
   if (!elsewhere) wrapper.push_back(folder.request().string());
   wrapper.emplace_back("--");
   launch::JobOptions options = asked;
@@ -71,6 +82,8 @@ launch::JobOptions attempt_options(const AttemptRequest& request, launch::JobOpt
   if (is_mpi(request)) {
     make_one_task(options);
     options.command = joined(mpirun_command(request, asked), options.command);
+    options.command = joined({cohort.string(), "exec-task", "--mpirun", folder.path.string(), "--"},
+                             options.command);
     options.environment.merge(mpirun_variables());
   }
   if (options.elastic) {
@@ -101,7 +114,7 @@ void put_in_place(const AttemptRequest& request, const launch::JobOptions& asked
     std::filesystem::create_directories(folder.ranks());
     write_file_atomically(folder.host_file(), host_file_text(asked.hosts, request.job.processes));
   }
-  if (runs_elsewhere(asked)) return stage_on_hosts(request, asked);
+  if (runs_elsewhere(asked) && !shares_files(request)) return stage_on_hosts(request, asked);
   const auto missing =
       missing_here(request, cluster::Environment::of_this_process(), Looked::at_all);
   if (!missing.empty())

@@ -7,6 +7,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/files/owned_files.h"
 #include "cohort/engine/attempt_log.h"
+#include "cohort/engine/mpi_ranks.h"
 #include "cohort/engine/mpi_start.h"
 #include "cohort/launch/control/control_client.h"
 #include "cohort/launch/record/job_record.h"
@@ -19,35 +20,31 @@ using nlohmann::ordered_json;
 
 constexpr std::chrono::seconds kAnswerTime{2};
 constexpr std::size_t kLogEnd = 16 * 1024;
+constexpr int kMostNumber = 1'000'000'000;
+constexpr int kDeepest = 16;  // a record has 4 levels; one with very many would exhaust the stack
 
-// The launcher's record of the job; null where it has written none, or its folder is gone.
-ordered_json read_record(const AttemptFolder& folder) {
-  const fs::path path = folder.run() / launch::OutputFolder::kRecord;
-  if (std::error_code code; !fs::exists(path, code)) return {};
-  try {
-    auto record =
-        ordered_json::parse(read_own_file(path, launch::OutputFolder::kMostRecordBytes), nullptr,
-                            /*allow_exceptions=*/false);
-    return record.is_object() ? record : ordered_json();
-  } catch (const SystemError&) {  // removed since
-    return {};
-  }
+// Null for what is no object, or nested too deeply. The job's own program can write the file, too.
+ordered_json parse_object(std::string_view text) {
+  bool too_deep = false;
+  const auto watch = [&](int depth, ordered_json::parse_event_t, ordered_json&) {
+    too_deep = too_deep || depth > kDeepest;
+    return !too_deep;
+  };
+  auto json = ordered_json::parse(text, watch, /*allow_exceptions=*/false);
+  if (too_deep || !json.is_object()) return nullptr;
+  return json;
 }
 
-// The record as the launcher has it now; the one on disk where it does not answer.
-ordered_json live_record(ordered_json record) {
-  const std::string socket = record.value("control", ordered_json()).is_string()
-                                 ? record["control"].get<std::string>()
-                                 : std::string();
-  if (socket.empty()) return record;
+// The launcher's record of the job; null where it has written none, its folder is gone, or what
+// lies there is no record.
+ordered_json read_record(const AttemptFolder& folder) {
+  const fs::path path = folder.run() / launch::OutputFolder::kRecord;
+  if (std::error_code code; !fs::exists(path, code)) return nullptr;
   try {
-    auto answer = ordered_json::parse(
-        launch::ask_launcher(socket, R"({"command": "status"})", Deadline::after(kAnswerTime)),
-        nullptr, /*allow_exceptions=*/false);
-    if (answer.is_object() && answer.value("ok", false)) return answer.at("status");
-  } catch (const Error&) {  // it ends just now, or is busy
+    return parse_object(read_own_file(path, launch::OutputFolder::kMostRecordBytes));
+  } catch (const Error&) {  // removed since, or no file of this user's
+    return nullptr;
   }
-  return record;
 }
 
 std::string text(const ordered_json& json, const char* key) {
@@ -55,15 +52,38 @@ std::string text(const ordered_json& json, const char* key) {
   return found != json.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
+// The record as the launcher has it now; the one on disk where it does not answer.
+ordered_json live_record(ordered_json record) {
+  const std::string socket = text(record, "control");
+  if (socket.empty()) return record;
+  try {
+    ordered_json answer = parse_object(
+        launch::ask_launcher(socket, R"({"command": "status"})", Deadline::after(kAnswerTime)));
+    const auto status = answer.find("status");
+    if (status != answer.end() && status->is_object()) return std::move(*status);
+  } catch (const Error&) {  // it ends just now, or is busy
+  }
+  return record;
+}
+
 std::optional<int> number(const ordered_json& json, const char* key) {
   const auto found = json.find(key);
-  if (found == json.end() || !found->is_number_integer()) return std::nullopt;
+  if (found == json.end() || !found->is_number_integer() || *found < -kMostNumber ||
+      *found > kMostNumber)
+    return std::nullopt;
   return found->get<int>();
+}
+
+// An array of objects; empty where it is none.
+const ordered_json& list(const ordered_json& json, const char* key) {
+  static const ordered_json kNone = ordered_json::array();
+  const auto found = json.find(key);
+  return found != json.end() && found->is_array() ? *found : kNone;
 }
 
 std::vector<TaskStatus> tasks_of(const ordered_json& record) {
   std::vector<TaskStatus> tasks;
-  for (const auto& task : record.value("tasks", ordered_json::array()))
+  for (const auto& task : list(record, "tasks"))
     tasks.push_back(
         {.name = fmt::format("{}:{}", text(task, "type"), number(task, "index").value_or(0)),
          .host = text(task, "host"),
@@ -79,8 +99,10 @@ std::optional<int> members_of(const ordered_json& record) {
   const auto elastic = record.find("elastic");
   if (elastic == record.end() || !elastic->is_object()) return std::nullopt;
   int members = 0;
-  for (const auto& member : elastic->value("members", ordered_json::array()))
-    members += member.value("in_view", false) ? 1 : 0;
+  for (const auto& member : list(*elastic, "members")) {
+    const auto in_view = member.find("in_view");
+    members += in_view != member.end() && *in_view == true ? 1 : 0;
+  }
   return members;
 }
 
@@ -94,16 +116,32 @@ AttemptState state_named(const std::string& name) {
   return found == kStates.end() ? AttemptState::starting : found->second;
 }
 
-// What mpirun says of the rank that failed, else what the launcher says of the task.
+bool is_mpi_job(const AttemptFolder& folder) {
+  std::error_code code;
+  return fs::exists(folder.host_file(), code);
+}
+
+// Of an MPI job: its ranks, then mpirun.
+std::vector<TaskStatus> with_ranks(Ranks ranks, std::vector<TaskStatus> tasks) {
+  for (TaskStatus& task : tasks) {
+    task.name = kMpirunTask;
+    ranks.tasks.push_back(std::move(task));
+  }
+  return ranks.tasks;
+}
+
+// What the rank that failed says, else mpirun of it, else the launcher of the task.
 std::string failure_of(const AttemptFolder& folder, const ordered_json& record) {
   if (std::string said = text(record, "failure"); !said.empty()) return said;
   const auto cause = record.find("root_cause");
   if (cause == record.end() || !cause->is_object()) return "";
-  if (std::error_code code; fs::exists(folder.host_file(), code)) {
+  if (is_mpi_job(folder)) {
+    if (std::string rank = read_ranks(folder).failure; !rank.empty()) return rank;
+    std::error_code code;
     const auto size = fs::file_size(text(*cause, "log"), code);
     const std::uint64_t from = code || size < kLogEnd ? 0 : size - kLogEnd;
-    const auto log = read_attempt_log(folder, "worker:0", from, kLogEnd, true);
-    if (std::string rank = failed_rank(log.bytes); !rank.empty()) return rank;
+    const auto log = read_attempt_log(folder, kMpirunTask, from, kLogEnd, true);
+    if (std::string rank = killed_rank(log.bytes); !rank.empty()) return rank;
   }
   return text(*cause, "summary");
 }
@@ -115,13 +153,36 @@ void take_record(const AttemptFolder& folder, const ordered_json& record, Attemp
   status.started = text(record, "started");
   status.ended = text(record, "ended");
   status.tasks = tasks_of(record);
+  if (is_mpi_job(folder)) status.tasks = with_ranks(read_ranks(folder), std::move(status.tasks));
   if (has_ended(status.state))
     status.failure = failure_of(folder, record);
   else
     status.workers = members_of(record);
 }
 
+// What record and early end say.
+AttemptStatus written_status(const AttemptFolder& folder, bool live) {
+  AttemptStatus status{.state = AttemptState::starting};
+  ordered_json record = read_record(folder);
+  if (live && !record.is_null()) record = live_record(std::move(record));
+  if (!record.is_null()) take_record(folder, record, status);
+  if (const auto early = read_early_end(folder)) {
+    status.state = AttemptState::failed;
+    status.failure = early->failure;
+    status.ended = early->ended;
+  }
+  return status;
+}
+
 }  // namespace
+
+std::string control_socket(const AttemptFolder& folder) {
+  return text(read_record(folder), "control");
+}
+
+AttemptStatus recorded_status(const AttemptFolder& folder) {
+  return claimed_by(folder) ? written_status(folder, /*live=*/false) : AttemptStatus{};
+}
 
 AttemptStatus attempt_status(const AttemptFolder& folder, bool live) {
   std::error_code code;
@@ -129,15 +190,7 @@ AttemptStatus attempt_status(const AttemptFolder& folder, bool live) {
   if (!owner) return {};
   const bool lives =
       supervisor_lives(folder, *owner);  // before the record is read: it writes that last
-  AttemptStatus status{.state = AttemptState::starting};
-  ordered_json record = read_record(folder);
-  if (lives && live && !record.is_null()) record = live_record(std::move(record));
-  if (!record.is_null()) take_record(folder, record, status);
-  if (const auto early = read_early_end(folder)) {
-    status.state = AttemptState::failed;
-    status.failure = early->failure;
-    status.ended = early->ended;
-  }
+  AttemptStatus status = written_status(folder, lives && live);
   if (has_ended(status.state)) return status;
   const bool stop_asked = fs::exists(folder.stop_mark(), code);
   if (lives)

@@ -47,6 +47,7 @@ struct AttemptStatus {
   AttemptState state = AttemptState::unknown;
   std::optional<int> exit_code;
   std::string failure;  // the root cause, a sentence; "" while none is known
+  std::string waiting;  // what it waits for while nothing of it runs, a sentence; "": nothing
   std::string started;
   std::string ended;
   std::optional<int> workers;  // members now, of an elastic job
@@ -61,13 +62,15 @@ struct LogChunk {
 };
 
 struct Abilities {
-  bool scales = false;       // scale() works on elastic jobs
-  bool needs_queue = false;  // the service decides when an attempt starts, and where
-  bool images = false;       // runs containers
+  bool scales = false;         // scale() works on elastic jobs
+  bool needs_queue = false;    // the service decides when an attempt starts, and where
+  bool images = false;         // runs containers
+  bool sizes_unknown = false;  // machines of any size: a scheduler says what is too large
 };
 
 // Threads: every method may be called from any thread, also at once. None blocks for longer than a
-// question to a live launcher takes (2 s at most).
+// question to a live launcher takes (2 s at most), but for what asks a scheduler: submit(), stop()
+// and scale() of an engine that hands jobs on, 10 s at most.
 // Failure: InvalidInput for what the engine refuses; SystemError where the machine fails. An
 // attempt's own failure is a status, never an exception.
 class Engine {
@@ -77,8 +80,11 @@ class Engine {
   virtual std::string_view name() const = 0;
   virtual Abilities abilities() const = 0;
 
-  // Says what would keep this job from running here, before anything is started.
-  virtual void check(const jobspec::ResolvedJob& job) const = 0;
+  // Says what would keep this job from running here, before anything is started. `source`: where its
+  // packed folder lies unpacked on this machine; "": it has none. For a job with an image a container
+  // tool is asked, which may take 10 s.
+  virtual void check(const jobspec::ResolvedJob& job,
+                     const std::filesystem::path& source) const = 0;
 
   // Starts the attempt exactly once, however often and from however many processes it is called
   // with the same id, and whenever the caller is killed. Returns when the attempt is on its way.

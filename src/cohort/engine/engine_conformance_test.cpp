@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -59,7 +60,10 @@ const std::string kCountRuns = "echo run >> \"$COHORT_OUTPUT/runs\"";
 
 }  // namespace
 
-EngineConformance::EngineConformance() : engine_(GetParam().make(scratch_)) {}
+void EngineConformance::SetUp() {
+  if (const std::string why = GetParam().missing(); !why.empty()) GTEST_SKIP() << why;
+  engine_ = GetParam().make(scratch_);
+}
 
 EngineConformance::~EngineConformance() {
   for (const AttemptRequest& request : requests_) {
@@ -240,9 +244,9 @@ TEST_P(EngineConformance, WhatIsMissingIsSaidAllAtOnceBeforeAnythingStarts) {
 TEST_P(EngineConformance, SubmittingAgainStartsNothing) {
   const AttemptRequest request = shell_job(kCountRuns);
   const auto other = another_engine();
-  std::thread beside([&] { other->submit(request); });
+  auto beside = std::async(std::launch::async, [&] { other->submit(request); });
   engine().submit(request);
-  beside.join();
+  beside.get();
   wait_for(request, AttemptState::succeeded);
   engine().submit(request);
   other->submit(request);
@@ -253,7 +257,7 @@ TEST_P(EngineConformance, SubmittingAgainStartsNothing) {
 TEST_P(EngineConformance, ASubmittingProcessThatIsKilledAtAnyInstantMakesOneRun) {
   std::mt19937 random(7);
   std::vector<AttemptRequest> requests;
-  for (int i = 0; i < 50; ++i) requests.push_back(shell_job(kCountRuns));
+  for (int i = 0; i < GetParam().killed_submits; ++i) requests.push_back(shell_job(kCountRuns));
   for (const AttemptRequest& request : requests) {
     const std::chrono::microseconds life(random() % 30'000);
     submit_and_die(GetParam(), scratch_, request, life);

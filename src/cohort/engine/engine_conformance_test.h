@@ -25,11 +25,15 @@ struct EngineUnderTest {
   std::vector<std::string> elastic_words;
   // Kills whatever supervises the attempt, as a crash of its machine would.
   std::function<void(const std::filesystem::path& folder)> kill_supervisor;
+  // Why it cannot be tried on this machine; "" when it can.
+  std::function<std::string()> missing = [] { return std::string(); };
+  // How many submitting processes are killed.
+  int killed_submits = 50;
 };
 
 class EngineConformance : public ::testing::TestWithParam<EngineUnderTest> {
  protected:
-  EngineConformance();
+  void SetUp() override;
   // Stops what still runs.
   ~EngineConformance() override;
 

@@ -2,6 +2,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
@@ -11,6 +12,7 @@
 #include "cohort/engine/engine_conformance_test.h"
 #include "cohort/engine/hosts_engine.h"
 #include "cohort/engine/local_engine.h"
+#include "cohort/engine/slurm/slurm_engine.h"
 
 namespace cohort::engine {
 namespace {
@@ -62,6 +64,32 @@ const EngineUnderTest kHosts{.name = "Hosts",
 INSTANTIATE_TEST_SUITE_P(OnThisMachine, EngineConformance, ::testing::Values(kLocal, kHosts),
                          [](const auto& info) { return info.param.name; });
 
+// The process that runs the attempt, on whichever node: all of them are this machine.
+void kill_launcher(const fs::path& folder) {
+  const auto record = nlohmann::json::parse(read_file(folder / "run/job.json"));
+  ::kill(record.at("launcher_pid").get<pid_t>(), SIGKILL);
+}
+
+const EngineUnderTest kSlurm{.name = "Slurm",
+                             .make =
+                                 [](const ScratchFolder&) {
+                                   return std::make_unique<SlurmEngine>(SlurmEngine::Options{
+                                       .cohort = built_cohort(),
+                                       .period = std::chrono::milliseconds(100),
+                                       .settle_time = std::chrono::milliseconds(200)});
+                                 },
+                             .elastic_words = {},
+                             .kill_supervisor = kill_launcher};
+
+// tests/platform/slurm_cluster.py starts this program where there is a cluster of Slurm.
+std::vector<EngineUnderTest> engines_of_clusters() {
+  if (std::getenv("COHORT_TEST_IN_SLURM") == nullptr) return {};
+  return {kSlurm};
+}
+
+INSTANTIATE_TEST_SUITE_P(OnACluster, EngineConformance, ::testing::ValuesIn(engines_of_clusters()),
+                         [](const auto& info) { return info.param.name; });
+
 // With the fixture of the suite, and no part of it.
 class LocalAttempts : public EngineConformance {};
 INSTANTIATE_TEST_SUITE_P(OnThisMachine, LocalAttempts, ::testing::Values(kLocal));
@@ -100,7 +128,7 @@ TEST_P(LocalAttempts, ACheckNamesAllThatIsMissing) {
   jobspec::ResolvedJob job;
   job.program = {"/no/such/program"};
   job.spec.inputs = {{"training", "/no/such/data"}};
-  const std::string said = message_of<InvalidInput>([&] { engine().check(job); });
+  const std::string said = message_of<InvalidInput>([&] { engine().check(job, {}); });
   EXPECT_THAT(said, HasSubstr("/no/such/program"));
   EXPECT_THAT(said, HasSubstr("/no/such/data"));
 }
@@ -124,10 +152,19 @@ TEST_P(LocalAttempts, ARealMpirunStartsTheRanks) {
                 "launcher ${RANK:-none}"));
   engine().submit(request);
   wait_for(request, AttemptState::succeeded);
-  const std::string log = whole_log(request, "worker:0");
-  EXPECT_THAT(log, HasSubstr("[1,0]<stdout>:rank 0 of 4 on algo-1 launcher none\n"));
-  EXPECT_THAT(log, HasSubstr("[1,3]<stdout>:rank 3 of 4 on algo-2 launcher none\n"));
-  EXPECT_EQ(whole_log(request, "rank:2"), "[1,2]<stdout>:rank 2 of 4 on algo-2 launcher none\n");
+  const AttemptStatus status = engine().observe(request.folder);
+  ASSERT_EQ(status.tasks.size(), 5u);
+  for (int rank = 0; rank < 4; ++rank) {
+    const TaskStatus& task = status.tasks[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(task.name, fmt::format("rank:{}", rank));
+    EXPECT_EQ(task.state, "succeeded");
+    EXPECT_EQ(task.exit_code, 0);
+    EXPECT_FALSE(task.host.empty() || task.started.empty() || task.ended.empty());
+    EXPECT_EQ(whole_log(request, task.name),
+              fmt::format("rank {} of 4 on algo-{} launcher none\n", rank, rank / 2 + 1));
+  }
+  EXPECT_EQ(status.tasks[4].name, "mpirun:0");
+  EXPECT_EQ(whole_log(request, "mpirun:0").find("launcher none"), std::string::npos);
   EXPECT_EQ(read_file(AttemptFolder{request.folder}.host_file()), "localhost slots=4\n");
 }
 
@@ -138,8 +175,47 @@ TEST_P(LocalAttempts, TheRankThatFailedIsNamed) {
   engine().submit(request);
   const AttemptStatus status = wait_for(request, AttemptState::failed);
   EXPECT_EQ(status.failure, "rank 1 ended with exit code 3: ValueError: no data")
-      << whole_log(request, "worker:0");
+      << whole_log(request, "mpirun:0");
   EXPECT_EQ(status.exit_code, 3);
+  EXPECT_EQ(status.tasks.at(1).state, "failed");
+  EXPECT_EQ(status.tasks.at(1).exit_code, 3);
+  EXPECT_EQ(status.tasks.at(2).state, "stopped");
+}
+
+TEST_P(LocalAttempts, TheLogOfARankGoesOnWhenTheJobIsStartedAgain) {
+  if (!has_mpirun()) GTEST_SKIP() << "Open MPI is not installed";
+  AttemptRequest request = mpi_job(
+      shell_job("[ $OMPI_COMM_WORLD_RANK = 0 ] || exec sleep 0\n"
+                "[ -e \"$COHORT_OUTPUT/once\" ] && exec echo again\n"
+                "touch \"$COHORT_OUTPUT/once\"; exit 5"));  // it says nothing the first time
+  request.job.run_words.insert(request.job.run_words.end(), {"--max-restarts", "1"});
+  engine().submit(request);
+  const AttemptStatus status = wait_for(request, AttemptState::succeeded);
+  EXPECT_EQ(status.tasks.at(0).restarts, 1);
+  EXPECT_EQ(whole_log(request, "rank:0"), "again\n");
+}
+
+TEST_P(LocalAttempts, ARankThatCouldNotTellIsNamedAsMpirunReportsIt) {
+  if (!has_mpirun()) GTEST_SKIP() << "Open MPI is not installed";
+  const AttemptRequest request = mpi_job(shell_job("echo $PPID; exec sleep 60"));
+  engine().submit(request);
+  wait_for_log(request, "rank:2", "\n");
+  ::kill(std::stoi(engine().read_log(request.folder, "rank:2", 0, 100).bytes), SIGKILL);
+  const AttemptStatus status = wait_for(request, AttemptState::failed);
+  EXPECT_THAT(status.failure, ::testing::MatchesRegex("rank 2 on .* was killed by signal 9"))
+      << whole_log(request, "mpirun:0");
+}
+
+TEST_P(LocalAttempts, LinesOfRanksThatWriteAtOnceStayWhole) {
+  if (!has_mpirun()) GTEST_SKIP() << "Open MPI is not installed";
+  const AttemptRequest request = mpi_job(shell_job(
+      "for i in 1 2 3; do head -c 9000 /dev/zero | tr '\\0' $OMPI_COMM_WORLD_RANK; echo; done"));
+  engine().submit(request);
+  wait_for(request, AttemptState::succeeded);
+  for (const char rank : {'0', '1', '2', '3'}) {
+    const std::string line = std::string(9000, rank) + "\n";
+    EXPECT_EQ(whole_log(request, std::string("rank:") + rank), line + line + line);
+  }
 }
 
 TEST_P(HostAttempts, TheSourceIsPutOnAHostOnce) {
@@ -167,7 +243,7 @@ TEST_P(HostAttempts, MpirunStartsItsRanksOnOtherHosts) {
                            "--remote-shell", shell.string()};
   engine().submit(request);
   wait_for(request, AttemptState::succeeded);
-  EXPECT_THAT(whole_log(request, "worker:0"), HasSubstr("rank 3 on algo-2 at home in home\n"));
+  EXPECT_EQ(whole_log(request, "rank:3"), "rank 3 on algo-2 at home in home\n");
   EXPECT_EQ(read_file(AttemptFolder{request.folder}.host_file()), "elsewhere slots=4\n");
 }
 
@@ -179,12 +255,12 @@ TEST_P(HostAttempts, AHostThatCannotBeReachedIsNamed) {
   request.job.run_words.insert(request.job.run_words.end(), words.begin(), words.end());
   engine().submit(request);
   EXPECT_THAT(wait_for(request, AttemptState::failed).failure,
-              HasSubstr("nowhere: it cannot be reached, or has no cohort"));
+              HasSubstr("nowhere: it cannot be reached"));
 }
 
 TEST(HostsEngineWithoutHosts, RefusesJobsThatNameNone) {
   const HostsEngine engine({}, built_cohort());
-  EXPECT_THAT(message_of<InvalidInput>([&] { engine.check({}); }), HasSubstr("needs hosts"));
+  EXPECT_THAT(message_of<InvalidInput>([&] { engine.check({}, {}); }), HasSubstr("needs hosts"));
 }
 
 }  // namespace

@@ -1,19 +1,25 @@
 #include "cohort/engine/host_staging.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "cohort/base/deadline.h"
 #include "cohort/base/error.h"
 #include "cohort/base/files/owned_files.h"
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
+#include "cohort/base/version.h"
 #include "cohort/engine/task_start.h"
 #include "cohort/jobspec/source/source_package.h"
 #include "cohort/launch/process/process.h"
@@ -28,6 +34,8 @@ using nlohmann::ordered_json;
 
 constexpr const char* kStagedSources = ".cache/cohort/sources";
 constexpr std::size_t kMostSaid = 1 << 20;
+constexpr std::chrono::seconds kHostTime{30};
+constexpr std::size_t kMostAtOnce = 64;
 
 fs::path staged_sources(const Environment& environment) {
   const auto home = environment.find_value("HOME");
@@ -44,6 +52,21 @@ UniqueFd file_with(std::string_view text) {
   return file;
 }
 
+// Until the other end is closed; nothing when that takes too long.
+std::optional<std::string> read_all(int fd, Deadline deadline) {
+  std::string said;
+  char buffer[4096];
+  while (true) {
+    pollfd waiting{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&waiting, 1, deadline.poll_timeout_ms());
+    if (ready == 0 && deadline.expired()) return std::nullopt;
+    if (ready <= 0) continue;
+    const ssize_t count = ::read(fd, buffer, sizeof buffer);
+    if (count == 0 || (count < 0 && errno != EINTR)) return said;
+    if (count > 0 && said.size() < kMostSaid) said.append(buffer, static_cast<size_t>(count));
+  }
+}
+
 // One host, as the launcher reaches it. Confined to one thread.
 class StagedHost {
  public:
@@ -55,6 +78,10 @@ class StagedHost {
     try {
       const std::string text = to_json(request);
       ordered_json answer = ask(text);
+      if (answer.value("cohort", "") != kVersion)
+        return named({fmt::format(
+            "its Cohort is of version {}, this one is {} (install the same version on every host)",
+            answer.value("cohort", "unknown"), kVersion)});
       if (!answer.at("source").get<bool>()) {
         put(archive, request.source.filename().string());
         answer = ask(text);
@@ -63,7 +90,7 @@ class StagedHost {
     } catch (const Error& error) {
       return named({error.message()});
     } catch (const nlohmann::json::exception&) {
-      return named({"its cohort is of another version"});
+      return named({"its answer is not understood (install the same version of Cohort there)"});
     }
   }
 
@@ -77,21 +104,24 @@ class StagedHost {
   }
 
   ordered_json ask(const std::string& request) const {
-    const std::string said =
-        is_here() ? answer_check(request, environment_) : run({"--check"}, file_with(request));
-    const std::size_t begin = said.find('{');  // a remote shell may greet first
-    return ordered_json::parse(begin == std::string::npos ? "" : said.substr(begin));
+    const std::string said = is_here()
+                                 ? answer_check(request, environment_)
+                                 : run({"--check"}, file_with(request), Deadline::after(kHostTime));
+    for (const std::string& line : split(said, '\n'))  // a remote shell may greet first
+      if (line.starts_with('{')) return ordered_json::parse(line);
+    return ordered_json::parse("");
   }
 
   void put(const fs::path& archive, const std::string& id) const {
     if (is_here()) return stage_here(archive, id, environment_);
     UniqueFd file(::open(archive.c_str(), O_RDONLY | O_CLOEXEC));
     if (!file) throw SystemError(fmt::format("cannot read '{}'", archive.string()), errno);
-    run({"--stage", id}, std::move(file));
+    run({"--stage", id}, std::move(file), Deadline::never());
   }
 
-  // Runs `cohort exec-task WORDS` there; returns what it said. Throws PeerError when it failed.
-  std::string run(const std::vector<std::string>& words, UniqueFd input) const {
+  // Runs `cohort exec-task WORDS` there; returns what it said. Throws PeerError when it failed, or
+  // took too long.
+  std::string run(const std::vector<std::string>& words, UniqueFd input, Deadline deadline) const {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe", errno);
     const UniqueFd output(ends[0]);
@@ -106,24 +136,42 @@ class StagedHost {
                                      .output = writing.get(),
                                      .input = input.get()});
     writing.reset();
-    std::string said;
-    char buffer[4096];
-    for (ssize_t count; (count = ::read(output.get(), buffer, sizeof buffer)) != 0;) {
-      if (count < 0 && errno != EINTR) break;
-      if (count > 0 && said.size() < kMostSaid) said.append(buffer, static_cast<size_t>(count));
-    }
+    const auto said = read_all(output.get(), deadline);
+    if (!said) launch::kill_group(pid, SIGKILL);
     int status = 0;
     while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    if (status == 0) return said;
-    const std::string text(trim(said));
-    throw PeerError(text.empty() ? "it cannot be reached, or has no cohort"
-                                 : escape_controls(text.substr(text.rfind('\n') + 1)));
+    if (!said) throw PeerError(fmt::format("it gave no answer within {} s", kHostTime.count()));
+    if (status == 0) return *said;
+    throw PeerError(launch::remote_failure(
+        shell_, name_, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), *said));
   }
 
   std::string name_;
   const launch::RemoteShell& shell_;
   const Environment& environment_;
 };
+
+// Of all hosts, "HOST: what" each; where the source was missing it has been put.
+std::vector<std::string> missing_on_hosts(const AttemptRequest& request,
+                                          const launch::JobOptions& asked) {
+  const auto shell = launch::parse_remote_shell(asked.remote.shell, asked.remote.cohort);
+  const Environment environment = Environment::of_this_process();
+  const AttemptRequest there = as_on_hosts(request);
+  const fs::path archive = request.source.string() + ".tar.gz";
+  std::vector<std::vector<std::string>> missing(asked.hosts.size());
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < std::min(asked.hosts.size(), kMostAtOnce); ++i)
+    threads.emplace_back([&] {
+      for (std::size_t host; (host = next++) < asked.hosts.size();)
+        missing[host] =
+            StagedHost(asked.hosts[host].name, shell, environment).prepare(there, archive);
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> all;
+  for (const auto& lines : missing) all.insert(all.end(), lines.begin(), lines.end());
+  return all;
+}
 
 }  // namespace
 
@@ -146,30 +194,29 @@ void stage_on_hosts(const AttemptRequest& request, const launch::JobOptions& ask
           {.advice = "Name the hosts, or a program that lies on all of them."});
     return;
   }
-  const auto shell = launch::parse_remote_shell(asked.remote.shell, asked.remote.cohort);
-  const Environment environment = Environment::of_this_process();
-  const AttemptRequest there = as_on_hosts(request);
-  const fs::path archive = request.source.string() + ".tar.gz";
-  std::vector<std::vector<std::string>> missing(asked.hosts.size());
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < asked.hosts.size(); ++i)
-    threads.emplace_back([&, i] {
-      missing[i] = StagedHost(asked.hosts[i].name, shell, environment).prepare(there, archive);
-    });
-  for (std::thread& thread : threads) thread.join();
-  std::vector<std::string> all;
-  for (const auto& lines : missing) all.insert(all.end(), lines.begin(), lines.end());
-  if (!all.empty())
-    throw InvalidInput(fmt::format("the job cannot start: {}", join(all, "; ")),
+  const auto missing = missing_on_hosts(request, asked);
+  if (!missing.empty())
+    throw InvalidInput(fmt::format("the job cannot start: {}", join(missing, "; ")),
                        {.advice = "Put it in place on these hosts, and submit the job again."});
   log::info("program and data are in place on {} hosts", asked.hosts.size());
+}
+
+std::vector<std::string> missing_for_hosts(const launch::JobOptions& asked) {
+  if (asked.hosts.empty())
+    return {
+        "no hosts are named (start the service with --hosts node1:4,node2:4 or --hostfile FILE, "
+        "or give hosts in the job)"};
+  AttemptRequest request;
+  request.job.program = {"/bin/sh"};
+  return missing_on_hosts(request, asked);
 }
 
 std::string answer_check(std::string_view text, const Environment& environment) {
   const AttemptRequest request = attempt_from_json(text, {});
   const bool has_source = request.source.empty() ||
                           fs::is_directory(staged_sources(environment) / request.source.filename());
-  return ordered_json{{"source", has_source},
+  return ordered_json{{"cohort", kVersion},
+                      {"source", has_source},
                       {"missing", missing_here(request, environment, Looked::at_all)}}
       .dump();
 }

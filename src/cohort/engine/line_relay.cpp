@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +15,6 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/unique_fd.h"
-#include "cohort/launch/process/process.h"
 
 namespace cohort::engine {
 namespace {
@@ -30,37 +30,41 @@ sigset_t relayed_signals() {
   return signals;
 }
 
-void write_whole(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(STDOUT_FILENO, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return;  // mpirun is gone, and ends the rank
-    text.remove_prefix(static_cast<std::size_t>(count));
-  }
-}
-
 class Relay {
  public:
-  Relay(pid_t child, UniqueFd output, UniqueFd signals)
-      : child_(child), output_(std::move(output)), signals_(std::move(signals)) {}
+  Relay(pid_t child, UniqueFd output, UniqueFd signals,
+        const std::function<void(std::string_view)>& sink)
+      : child_(child),
+        ended_(static_cast<int>(::syscall(SYS_pidfd_open, child, 0))),
+        output_(std::move(output)),
+        signals_(std::move(signals)),
+        sink_(sink) {}
 
-  bool told_to_end() const { return told_to_end_; }
-
-  // Until the last writer is gone.
-  void run() {
-    for (;;) {
-      pollfd watched[] = {{output_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}};
-      const int ready = ::poll(watched, 2, partial_.empty() ? -1 : kHalfLineMs);
+  RelayEnd run() {
+    bool ended = false;
+    while (!ended) {
+      pollfd watched[] = {{output_.get(), POLLIN, 0},
+                          {signals_.get(), POLLIN, 0},
+                          {ended_.get(), POLLIN, 0},
+                          {STDOUT_FILENO, 0, 0}};
+      const int ready = ::poll(watched, 4, partial_.empty() ? -1 : kHalfLineMs);
       if (ready == 0) flush();
       if (ready <= 0) continue;
       if (watched[1].revents) pass_signal_on();
-      if (watched[0].revents && !read_some()) return;
+      if (watched[3].revents & (POLLERR | POLLHUP)) end_all();
+      ended = (watched[2].revents & POLLIN) != 0;
+      if (watched[0].revents && !read_some()) break;
     }
+    while (read_some()) continue;  // what the child left, not what its children still write
+    RelayEnd end{.told_to_end = told_to_end_};
+    while (::waitpid(child_, &end.status, 0) < 0 && errno == EINTR) continue;
+    return end;
   }
 
  private:
+  // False: there is nothing now, or no process writes any more.
   bool read_some() {
-    char bytes[16 * 1024];
+    char bytes[64 * 1024];
     const ssize_t count = ::read(output_.get(), bytes, sizeof bytes);
     if (count < 0 && errno == EINTR) return true;
     if (count <= 0) {
@@ -70,7 +74,7 @@ class Relay {
     partial_.append(bytes, static_cast<std::size_t>(count));
     const std::size_t end = partial_.rfind('\n');
     if (end != std::string::npos) {
-      write_whole(std::string_view(partial_).substr(0, end + 1));
+      sink_(std::string_view(partial_).substr(0, end + 1));
       partial_.erase(0, end + 1);
     }
     if (partial_.size() > kLongestLine) flush();
@@ -78,7 +82,7 @@ class Relay {
   }
 
   void flush() {
-    write_whole(partial_);
+    if (!partial_.empty()) sink_(partial_);
     partial_.clear();
   }
 
@@ -90,28 +94,33 @@ class Relay {
     ::kill(child_, signal);
   }
 
+  [[noreturn]] void end_all() {
+    ::kill(child_, SIGKILL);
+    if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
+    end_like(SIGKILL);
+  }
+
   pid_t child_;
-  UniqueFd output_;
+  UniqueFd ended_;   // readable when the child has
+  UniqueFd output_;  // non-blocking
   UniqueFd signals_;
+  const std::function<void(std::string_view)>& sink_;
   std::string partial_;
   bool told_to_end_ = false;
 };
 
-std::string failure_line(std::string_view rank, int status) {
-  if (WIFSIGNALED(status))
-    return fmt::format("rank {} was killed by signal {} ({})\n", rank, WTERMSIG(status),
-                       launch::signal_name(WTERMSIG(status)));
-  return fmt::format("rank {} ended with exit code {}\n", rank, WEXITSTATUS(status));
-}
+}  // namespace
 
-int wait_for_end(pid_t child) {
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+void write_to_output(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return;
+    text.remove_prefix(static_cast<std::size_t>(count));
   }
-  return status;
 }
 
-[[noreturn]] void end_like(int status) {
+void end_like(int status) {
   if (WIFSIGNALED(status)) {
     ::signal(WTERMSIG(status), SIG_DFL);
     sigset_t none;
@@ -122,9 +131,8 @@ int wait_for_end(pid_t child) {
   ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
-}  // namespace
-
-void relay_whole_lines(std::string_view rank) {
+std::optional<RelayEnd> relay_lines(const RelayOptions& options,
+                                    const std::function<void(std::string_view)>& sink) {
   int fds[2];
   if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot create a pipe", errno);
   UniqueFd reader(fds[0]), writer(fds[1]);
@@ -137,18 +145,17 @@ void relay_whole_lines(std::string_view rank) {
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(127);
+    if (options.own_group) ::setpgid(0, 0);
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::dup2(writer.get(), STDOUT_FILENO);
-    ::dup2(writer.get(), STDERR_FILENO);
-    return;
+    if (options.errors) ::dup2(writer.get(), STDERR_FILENO);
+    return std::nullopt;
   }
   writer.reset();
+  ::signal(SIGPIPE, SIG_IGN);  // run() sees it
+  ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
   UniqueFd signals(::signalfd(-1, &relayed, SFD_CLOEXEC));
-  Relay relay(child, std::move(reader), std::move(signals));
-  relay.run();
-  const int status = wait_for_end(child);
-  if (status != 0 && !relay.told_to_end()) write_whole(failure_line(rank, status));
-  end_like(status);
+  return Relay(child, std::move(reader), std::move(signals), sink).run();
 }
 
 }  // namespace cohort::engine

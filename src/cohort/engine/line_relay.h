@@ -1,15 +1,34 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <string_view>
 
-// Whole lines for mpirun, which puts a rank's tag before every piece that it reads: a program that
-// writes a line in pieces, as an unbuffered Python does, would have one before each.
+// A program whose output another process hands on, line by line.
 namespace cohort::engine {
 
-// Forks. In the child it returns: standard output and standard error now lead to the parent. The
-// parent hands them on line by line (half a line after 100 ms without more), passes signals on, says
-// last how the child failed, unless it was told to end ("rank 1 ended with exit code 3": mpirun does
-// not always tell), and ends as it did. Call it in a process of one thread. Throws SystemError.
-void relay_whole_lines(std::string_view rank);
+struct RelayOptions {
+  bool errors = true;      // standard error goes the same way; else it is left as it is
+  bool own_group = false;  // the program leads a process group of its own
+};
+
+struct RelayEnd {
+  int status = 0;            // the program's, as waitpid() has it
+  bool told_to_end = false;  // TERM or INT came before
+};
+
+// Forks. In the child it returns nothing: standard output now leads to the parent, and the child is
+// killed when the parent ends. The parent hands what comes to `sink`, whole lines, half a line
+// after 100 ms without more; passes signals on; and returns when the child has ended. When no
+// process reads the parent's own standard output any more, child and parent are killed, with the
+// parent's process group where it leads one. Call it in a process of one thread. Throws SystemError.
+std::optional<RelayEnd> relay_lines(const RelayOptions& options,
+                                    const std::function<void(std::string_view)>& sink);
+
+// Writes all of it to standard output; gives up when no process reads that any more.
+void write_to_output(std::string_view text);
+
+// Ends this process as one of that status ended.
+[[noreturn]] void end_like(int status);
 
 }  // namespace cohort::engine

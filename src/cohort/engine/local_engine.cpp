@@ -22,20 +22,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kScaleTime{2};
+constexpr std::chrono::milliseconds kLookHolds{100};
 
 }  // namespace
 
 LocalEngine::LocalEngine(fs::path cohort)
     : cohort_(cohort.empty() ? this_program() : std::move(cohort)) {}
 
-void LocalEngine::check(const jobspec::ResolvedJob& job) const {
-  if (job.runtime.kind == jobspec::RuntimeEnvironment::Kind::image)
-    throw InvalidInput(
-        fmt::format("image '{}': the engine '{}' runs no containers", job.runtime.place, name()),
-        {.advice = "Leave image out, or choose another engine."});
-  const bool has_source = !job.spec.source.empty() || !job.spec.source_dir.empty();
-  const auto missing = missing_here({.job = job}, cluster::Environment::of_this_process(),
-                                    has_source ? Looked::beside_program : Looked::at_all);
+void LocalEngine::check(const jobspec::ResolvedJob& job, const fs::path& source) const {
+  const auto missing = missing_here({.source = source, .job = job},
+                                    cluster::Environment::of_this_process(), Looked::at_all);
   if (!missing.empty())
     throw InvalidInput(fmt::format("the job could not start: {}", join(missing, "; ")),
                        {.advice = "Put it in place, or correct the description."});
@@ -61,6 +57,7 @@ AttemptStatus LocalEngine::observe(const fs::path& folder) const {
   const bool has_claim = owner_of(folder).has_value();
   AttemptStatus status = attempt_status({folder}, /*live=*/true);
   const std::lock_guard lock(mutex_);
+  looked_.erase(folder);
   const auto seen = seen_.find(folder);
   if (seen == seen_.end()) return status;
   if (has_claim && has_ended(status.state)) seen_.erase(seen);
@@ -71,9 +68,24 @@ AttemptStatus LocalEngine::observe(const fs::path& folder) const {
   return status;
 }
 
+// The logs of all tasks are read one after the other, and each time the launcher's record, which is
+// as long as there are tasks, would be read for one bit. An end that is seen a little late is an end.
+bool LocalEngine::ended_by_now(const fs::path& folder) const {
+  const auto now = std::chrono::steady_clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(looked_, [&](const auto& look) { return look.second.at + kLookHolds < now; });
+    if (const auto found = looked_.find(folder); found != looked_.end()) return found->second.ended;
+  }
+  const bool ended = has_ended(attempt_status({folder}, /*live=*/false).state);
+  const std::lock_guard lock(mutex_);
+  looked_[folder] = {.at = now, .ended = ended};
+  return ended;
+}
+
 LogChunk LocalEngine::read_log(const fs::path& folder, std::string_view task, std::uint64_t offset,
                                std::size_t most_bytes) const {
-  const bool ended = has_ended(attempt_status({folder}, /*live=*/false).state);
+  const bool ended = ended_by_now(folder);  // before the log is read: what was written is there
   return read_attempt_log({folder}, task, offset, most_bytes, ended);
 }
 
@@ -95,16 +107,17 @@ void LocalEngine::scale(const fs::path& folder, int workers) {
   if (attempt_status(files, /*live=*/false).state != AttemptState::running)
     refuse("the attempt does not run");
   using nlohmann::json;
-  const auto record = json::parse(read_file(files.run() / launch::OutputFolder::kRecord), nullptr,
-                                  /*allow_exceptions=*/false);
-  const auto socket = record.value("control", json());
-  if (!socket.is_string()) refuse("the attempt's launcher cannot be asked");
+  const std::string socket = control_socket(files);
+  if (socket.empty()) refuse("the attempt's launcher cannot be asked");
   const json request{{"command", "scale"}, {"workers", workers}};
   try {
-    const auto answer = json::parse(launch::ask_launcher(socket.get<std::string>(), request.dump(),
-                                                         Deadline::after(kScaleTime)),
-                                    nullptr, /*allow_exceptions=*/false);
-    if (!answer.value("ok", false)) throw InvalidInput(answer.value("message", "it refuses"));
+    const auto answer =
+        json::parse(launch::ask_launcher(socket, request.dump(), Deadline::after(kScaleTime)),
+                    nullptr, /*allow_exceptions=*/false);
+    if (answer.is_object() && answer.contains("ok") && answer["ok"] == true) return;
+    const bool says_why =
+        answer.is_object() && answer.contains("message") && answer["message"].is_string();
+    throw InvalidInput(says_why ? answer["message"].get<std::string>() : "it refuses");
   } catch (const PeerError& error) {  // it has just ended
     refuse(error.message());
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -23,10 +24,12 @@ class LocalEngine : public Engine {
   explicit LocalEngine(std::filesystem::path cohort = {});
 
   std::string_view name() const override { return "local"; }
-  Abilities abilities() const override { return {.scales = true, .needs_queue = true}; }
+  Abilities abilities() const override {
+    return {.scales = true, .needs_queue = true, .images = true};
+  }
   // What the description names and this machine lacks, all of it at once; a program of the source
   // is looked for when the attempt begins.
-  void check(const jobspec::ResolvedJob& job) const override;
+  void check(const jobspec::ResolvedJob& job, const std::filesystem::path& source) const override;
   void submit(const AttemptRequest& request) override;
   AttemptStatus observe(const std::filesystem::path& folder) const override;
   LogChunk read_log(const std::filesystem::path& folder, std::string_view task,
@@ -37,11 +40,18 @@ class LocalEngine : public Engine {
 
  private:
   std::optional<std::string> owner_of(const std::filesystem::path& folder) const;
+  bool ended_by_now(const std::filesystem::path& folder) const;
 
   std::filesystem::path cohort_;
   mutable std::mutex mutex_;
   // Who runs the attempts of these folders, until they have ended.
   mutable std::map<std::filesystem::path, std::string> seen_;
+  // Whether attempts whose logs are read had ended, when that was looked at last.
+  struct Look {
+    std::chrono::steady_clock::time_point at;
+    bool ended;
+  };
+  mutable std::map<std::filesystem::path, Look> looked_;
 };
 
 }  // namespace cohort::engine

@@ -15,16 +15,15 @@ namespace cohort::engine {
 std::string host_file_text(const std::vector<launch::Host>& hosts, int processes);
 
 // The command line of mpirun but for the program; `hosts` and `remote` as the launcher has them.
-// Each line of a rank is tagged with its number ("[1,0]<stdout>:"), and the lines of each rank are
-// kept beside (AttemptFolder::ranks).
+// What it writes is for run_mpirun() (mpi_ranks.h).
 std::vector<std::string> mpirun_command(const AttemptRequest& request,
                                         const launch::JobOptions& asked);
 
 // Variables that mpirun itself needs: it refuses to run as root without being told twice.
 std::map<std::string, std::string> mpirun_variables();
 
-// Which rank failed first, as the ranks themselves say (line_relay.h), else as mpirun's own report
-// does, with the last words of that rank: "rank 1 ended with exit code 3: ValueError: no data"; "" when it reports none.
-std::string failed_rank(std::string_view log);
+// Which rank was killed together with the process that would have told (mpi_ranks.h), as mpirun's
+// own report says; "" when there is none.
+std::string killed_rank(std::string_view log);
 
 }  // namespace cohort::engine

@@ -6,12 +6,11 @@
 #include <cerrno>
 
 #include "cohort/base/error.h"
-#include "cohort/base/process/last_word.h"
-#include "cohort/base/process/restart_state.h"
 #include "cohort/base/text.h"
-#include "cohort/cluster/role.h"
 #include "cohort/engine/attempt_folder.h"
-#include "cohort/engine/line_relay.h"
+#include "cohort/engine/container_places.h"
+#include "cohort/engine/container_tool.h"
+#include "cohort/engine/task_variables.h"
 #include "cohort/jobspec/job_environment.h"
 #include "cohort/launch/job/job.h"
 
@@ -20,8 +19,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using cluster::Environment;
+using RuntimeKind = jobspec::RuntimeEnvironment::Kind;
 
-constexpr const char* kMpiRank = "OMPI_COMM_WORLD_RANK";
 constexpr const char* kDefaultPath = "/usr/local/bin:/usr/bin:/bin";
 
 // "~/x" is below this host's home folder.
@@ -31,25 +30,10 @@ fs::path on_this_host(const fs::path& path, const Environment& environment) {
   return fs::path(environment.find_value("HOME").value_or("/")) / text.substr(2);
 }
 
-// mpirun hands its own role on to its ranks, which have others.
-void forget_launcher(Environment& environment) {
-  Environment written;
-  cluster::Role one;
-  one.cluster.set(cluster::TaskType::worker, {{"localhost", 1}});
-  one.job = one.output = one.strategy = "x";
-  one.store = one.master = one.horovod_rendezvous = cluster::Address{"localhost", 1};
-  cluster::write_all_dialects(one, written);
-  for (const auto& [name, value] : written)
-    if (!name.starts_with("OMPI_") && !name.starts_with("PMI") && name != "COHORT_JOB")
-      environment.erase(name);
-  for (const char* name :
-       {"COHORT_SECRET_FD", kRestartFlagVariable, kRestartStateVariable, kLastWordVariable})
-    environment.erase(name);
-}
-
 void add_runtime(const jobspec::RuntimeEnvironment& runtime, Environment& environment) {
+  if (runtime.kind == RuntimeKind::image) return;  // it has its own
   environment.try_emplace("PATH", kDefaultPath);
-  if (runtime.kind != jobspec::RuntimeEnvironment::Kind::venv) return;
+  if (runtime.kind != RuntimeKind::venv) return;
   environment["VIRTUAL_ENV"] = runtime.place;
   environment["PATH"] = fmt::format("{}/bin:{}", runtime.place, environment["PATH"]);
   environment.erase("PYTHONHOME");
@@ -74,13 +58,15 @@ const char* interpreter_of(const std::vector<std::string>& program) {
   return extension == ".py" ? "python3" : extension == ".sh" ? "bash" : nullptr;
 }
 
-// The program's words as the system runs them; a file of `source` goes before one of PATH.
-std::vector<std::string> command_of(std::vector<std::string> words, const fs::path& source) {
+// The program's words as the system runs them; a file of `source`, which the task sees as `seen`,
+// goes before one of PATH.
+std::vector<std::string> command_of(std::vector<std::string> words, const fs::path& source,
+                                    const fs::path& seen) {
   if (words.empty()) throw InvalidInput("the job has no program");
   const fs::path program = words.front();
   std::error_code code;
   const bool in_source = !source.empty() && fs::is_regular_file(source / program, code);
-  if (in_source) words.front() = (source / program).string();
+  if (in_source) words.front() = (seen / program).string();
   if (const char* interpreter = interpreter_of(words)) words.insert(words.begin(), interpreter);
   return words;
 }
@@ -90,21 +76,72 @@ bool is_script(const std::string& word) {
   return extension == ".py" || extension == ".sh";
 }
 
-// The files that would run, seen from the folder that the task runs in.
-void require_program(const TaskStart& start) {
-  const std::vector<std::string>& words = start.command;
-  const bool has_path = words.front().find('/') != std::string::npos;
-  launch::find_program(has_path ? (start.folder / words.front()).string() : words.front(),
-                       start.environment.at("PATH"));
-  const std::string name = fs::path(words.front()).filename().string();
-  const bool is_interpreter = name.starts_with("python") || name == "bash" || name == "sh";
+// The files of the source that would run in a container; what else there is, its image knows.
+void require_script(const std::vector<std::string>& program, const fs::path& source) {
+  const bool is_named = program.size() > 1 && !is_script(program.front()) && is_script(program[1]);
+  const std::string& script = program[is_named ? 1 : 0];
   std::error_code code;
-  if (is_interpreter && words.size() > 1 && is_script(words[1]) &&
-      !fs::is_regular_file(start.folder / words[1], code))
-    throw InvalidInput(fmt::format("program '{}' not found", words[1]));
+  if (!source.empty() && is_script(script) && fs::path(script).is_relative() &&
+      !fs::is_regular_file(source / script, code))
+    throw InvalidInput(fmt::format("program '{}' not found", script));
+}
+
+// Both tools take their mounts apart at commas.
+void require_mountable(const ContainerPlaces& places, std::vector<std::string>& missing) {
+  for (const Mount& mount : places.mounts)
+    if (mount.here.native().find(',') != std::string::npos)
+      missing.push_back(
+          fmt::format("'{}' has a comma in its name, and cannot be mounted", mount.here.string()));
+}
+
+// The script that an interpreter is given, behind its options; "" where there is none to be seen
+// (-c, -m, another program).
+std::string script_of(const std::vector<std::string>& words) {
+  const std::string name = fs::path(words.front()).filename().string();
+  if (!name.starts_with("python") && name != "bash" && name != "sh") return {};
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with('-')) return is_script(word) ? word : std::string();
+    if (word == "-W" || word == "-X") ++i;  // with a value
+    if (!word.starts_with("--") && word.find_first_of("cm") != word.npos) return {};
+  }
+  return {};
+}
+
+// The files that would run, seen from the folder that the task runs in.
+void require_program(const TaskStart& start, const fs::path& source) {
+  const std::string& program = start.command.front();
+  const std::string script = script_of(start.command);
+  const bool has_path = program.find('/') != std::string::npos;
+  std::error_code code;
+  for (const std::string& file : {has_path ? program : std::string(), script}) {
+    if (file.empty() || fs::is_regular_file(start.folder / file, code)) continue;
+    throw InvalidInput(source.empty() || fs::path(file).is_absolute()
+                           ? fmt::format("program '{}' not found", file)
+                           : fmt::format("the source folder holds no file '{}'", file));
+  }
+  launch::find_program(has_path ? (start.folder / program).string() : program,
+                       start.environment.at("PATH"));
+}
+
+// Whether the folder is there to write to, or could be made.
+bool can_be_made(const fs::path& folder) {
+  std::error_code code;
+  for (fs::path at = folder; at.has_relative_path(); at = at.parent_path())
+    if (const auto type = fs::status(at, code).type(); type != fs::file_type::not_found)
+      return type == fs::file_type::directory && ::access(at.c_str(), W_OK | X_OK) == 0;
+  return true;
 }
 
 }  // namespace
+
+bool has_image(const jobspec::ResolvedJob& job) { return job.runtime.kind == RuntimeKind::image; }
+
+jobspec::Folders folders_here(const AttemptRequest& request, const Environment& inherited) {
+  return {.output = request.output,
+          .model = request.model,
+          .source = on_this_host(request.source, inherited)};
+}
 
 int instance_of(const AttemptRequest& request, const Environment& environment) {
   const jobspec::ResolvedJob& job = request.job;
@@ -120,19 +157,19 @@ int instance_of(const AttemptRequest& request, const Environment& environment) {
 
 TaskStart task_start(const AttemptRequest& request, const std::vector<std::string>& program,
                      const Environment& inherited) {
-  TaskStart start{.environment = inherited};
+  const bool contained = has_image(request.job);
+  TaskStart start{.environment = contained ? told_to_containers(inherited) : inherited};
   const int instance = instance_of(request, inherited);
   if (inherited.contains(kMpiRank)) forget_launcher(start.environment);
   start.environment.erase(kTaskVariable);
-  const fs::path source = on_this_host(request.source, inherited);
+  const jobspec::Folders here = folders_here(request, inherited);
+  const jobspec::Folders seen = contained ? container_places(request.job, here).inside : here;
   add_runtime(request.job.runtime, start.environment);
-  add_variables(jobspec::task_environment(
-                    request.job,
-                    {.output = request.output, .model = request.model, .source = source}, instance),
-                source, start.environment);
+  add_variables(jobspec::task_environment(request.job, seen, instance), seen.source,
+                start.environment);
   if (request.resume) start.environment["COHORT_RESUME"] = "1";
-  start.folder = source.empty() ? request.output : source;
-  start.command = command_of(program, source);
+  start.folder = seen.source.empty() ? seen.output : seen.source;
+  start.command = command_of(program, here.source, seen.source);
   return start;
 }
 
@@ -150,7 +187,6 @@ void exec_task(const TaskStart& start) {
   for (const auto& text : variables) environment.push_back(const_cast<char*>(text.c_str()));
   words.push_back(nullptr);
   environment.push_back(nullptr);
-  if (const auto rank = start.environment.find_value(kMpiRank)) relay_whole_lines(*rank);
   ::execve(program.c_str(), words.data(), environment.data());
   throw SystemError(fmt::format("cannot run '{}'", program.string()), errno);
 }
@@ -159,22 +195,33 @@ std::vector<std::string> missing_here(const AttemptRequest& request, const Envir
                                       Looked looked) {
   std::vector<std::string> missing;
   const jobspec::ResolvedJob& job = request.job;
-  const fs::path source = on_this_host(request.source, inherited);
+  const jobspec::Folders here = folders_here(request, inherited);
+  const fs::path& source = here.source;
   std::error_code code;
   if (!source.empty() && !fs::is_directory(source, code))
     missing.push_back(fmt::format("the source '{}' is not there", source.string()));
-  if (job.runtime.kind == jobspec::RuntimeEnvironment::Kind::venv &&
+  if (job.runtime.kind == RuntimeKind::venv &&
       !fs::exists(fs::path(job.runtime.place) / "bin/python3", code))
     missing.push_back(
         fmt::format("the virtual environment '{}' has no bin/python3", job.runtime.place));
+  if (has_image(job)) {
+    if (std::string lack = missing_image(job.runtime.place, inherited); !lack.empty())
+      missing.push_back(std::move(lack));
+    require_mountable(container_places(job, here), missing);
+  }
   for (const auto& [channel, input] : job.spec.inputs) {
     const std::string place = jobspec::channel_place(input);
     if (place.find("://") == std::string::npos && !fs::exists(place, code))
       missing.push_back(fmt::format("the data of input '{}', '{}', is not there", channel, place));
   }
+  if (const fs::path output = job.spec.output; output.is_absolute() && !can_be_made(output))
+    missing.push_back(fmt::format("the output folder '{}' cannot be written to", output.string()));
   if (looked == Looked::beside_program) return missing;
   try {
-    require_program(task_start(request, job.program, inherited));
+    if (has_image(job))
+      require_script(job.program, source);
+    else
+      require_program(task_start(request, job.program, inherited), source);
   } catch (const InvalidInput& error) {
     missing.push_back(error.message());
   }

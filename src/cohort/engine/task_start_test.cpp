@@ -105,12 +105,32 @@ TEST(WhatAHostLacks, IsSaidAllAtOnce) {
   const Environment environment = Environment::of_this_process();
   const auto missing = missing_here(request, environment, Looked::at_all);
   EXPECT_THAT(missing, ElementsAre(HasSubstr("'/no/venv'"), HasSubstr("'training', '/no/data'"),
-                                   HasSubstr("'train.py' not found")));
+                                   HasSubstr("the source folder holds no file 'train.py'")));
   EXPECT_EQ(missing_here(request, environment, Looked::beside_program).size(), 2u);
   std::ofstream(scratch / "code/train.py") << "";
   request.job.runtime = {};
   request.job.spec.inputs = {{"training", "file://" + (scratch / "code").string()}};
   EXPECT_THAT(missing_here(request, environment, Looked::at_all), ElementsAre());
+}
+
+TEST(WhatAHostLacks, IsFoundBehindOptionsOfAnInterpreterAndBelowFiles) {
+  const ScratchFolder scratch;
+  AttemptRequest request = two_by_two(scratch);
+  const Environment environment = Environment::of_this_process();
+  const auto missing = [&](std::vector<std::string> program) {
+    request.job.program = std::move(program);
+    return missing_here(request, environment, Looked::at_all);
+  };
+  EXPECT_THAT(missing({"python3", "-u", "-W", "ignore", "gone.py"}),
+              ElementsAre(HasSubstr("no file 'gone.py'")));
+  EXPECT_THAT(missing({"sub/train"}), ElementsAre(HasSubstr("no file 'sub/train'")));
+  EXPECT_THAT(missing({"python3", "-c", "print(1)", "gone.py"}), ElementsAre());
+  EXPECT_THAT(missing({"python3", "-m", "gone", "gone.py"}), ElementsAre());
+  std::ofstream(scratch / "file") << "";
+  request.job.spec.output = (scratch / "file/results").string();
+  EXPECT_THAT(missing({"true"}), ElementsAre(HasSubstr("cannot be written to")));
+  request.job.spec.output = (scratch / "new/results").string();
+  EXPECT_THAT(missing({"true"}), ElementsAre());
 }
 
 }  // namespace

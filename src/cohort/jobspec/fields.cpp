@@ -40,11 +40,11 @@ constexpr Field plain_text(const char* name) {
 }
 
 void read_engine(const Value& value, JobSpec& spec) {
-  static const std::vector<std::string> known = {"local", "hosts"};
+  static const std::vector<std::string> known = {"local", "hosts", "slurm", "kubernetes"};
   spec.engine = value.text();
   if (std::find(known.begin(), known.end(), spec.engine) != known.end()) return;
   const std::string meant = nearest(spec.engine, known);
-  value.refuse("must be one of local, hosts",
+  value.refuse(fmt::format("must be one of {}", join(known, ", ")),
                meant.empty() ? "" : fmt::format("Did you mean {}?", meant));
 }
 
@@ -81,8 +81,8 @@ void read_inputs(const Value& value, JobSpec& spec) {
 
 void read_memory(const Value& value, JobSpec& spec) {
   const auto bytes = parse_memory(value.word());
-  if (!bytes || *bytes == 0)
-    value.refuse("must be bytes or an amount above 0", R"(Write it as in "2 GiB" or "512m".)");
+  if (!bytes || *bytes < (1u << 20))  // "4" is meant as gigabytes or megabytes
+    value.refuse("must be an amount of at least 1 MiB", R"(Write it as in "2 GiB" or "512m".)");
   spec.memory_bytes = *bytes;
 }
 
@@ -211,9 +211,15 @@ std::pair<std::string, std::string> read_pair(const Value& value, const std::str
   return result;
 }
 
+constexpr std::size_t kMostMetricDefinitions = 100;  // each is tried on every line
+
 void read_metric_definitions(const Value& value, JobSpec& spec) {
   spec.metric_definitions.clear();
-  for (const Value& element : value.elements()) {
+  const auto elements = value.elements();
+  if (elements.size() > kMostMetricDefinitions)
+    value.refuse(fmt::format("has {} definitions; the most are {}", elements.size(),
+                             kMostMetricDefinitions));
+  for (const Value& element : elements) {
     auto [name, regex] = read_pair(element, "name", "regex", false);
     spec.metric_definitions.push_back({.name = std::move(name), .regex = std::move(regex)});
   }
@@ -239,6 +245,15 @@ std::vector<Field> make_fields() {
        [](const JobSpec& spec) { return unless_empty(spec.name); }},
       {"engine", read_engine,
        [](const JobSpec& spec) { return spec.engine == "local" ? Json() : Json(spec.engine); }},
+      {"engine_options",
+       [](const Value& value, JobSpec& spec) {
+         spec.engine_options.clear();
+         for (const Value& element : value.elements())
+           spec.engine_options.push_back(element.text());
+       },
+       [](const JobSpec& spec) {
+         return spec.engine_options.empty() ? Json() : Json(spec.engine_options);
+       }},
       {"program", read_program,
        [](const JobSpec& spec) { return spec.program.empty() ? Json() : Json(spec.program); }},
       plain_text<&JobSpec::entry_point>("entry_point"),

@@ -44,10 +44,11 @@ struct MetricDefinition {
 using NamedJson = std::vector<std::pair<std::string, std::string>>;
 
 struct JobSpec {
-  std::string name;                  // "": made from the program
-  std::string engine = "local";      // local, hosts
-  std::vector<std::string> program;  // program and its arguments; or:
-  std::string entry_point;           // a file of source_dir; a .py runs under Python
+  std::string name;                         // "": made from the program
+  std::string engine = "local";             // local, hosts, slurm, kubernetes
+  std::vector<std::string> engine_options;  // words for its scheduler: "--account=vision"
+  std::vector<std::string> program;         // program and its arguments; or:
+  std::string entry_point;                  // a file of source_dir; a .py runs under Python
   std::string source_dir;  // a folder of the client; it is packed, and `source` replaces it
   std::string source;      // SHA-256 of the packed source_dir, in hex; "": none
   std::string framework;   // tensorflow, pytorch, cohort; "": any

@@ -101,6 +101,10 @@ void check_conflicts(const JobSpec& spec) {
   if (spec.program.empty() && spec.entry_point.empty())
     throw InvalidInput("the description names no program",
                        {.advice = "Give program, or entry_point (with source_dir)."});
+  if (spec.output.find("://") != std::string::npos)
+    throw InvalidInput(
+        fmt::format("output is '{}', but must be a folder", escape_controls(spec.output)),
+        {.advice = "Give one that the job's machine can reach, and copy from it afterwards."});
   const std::string distribution(name_of(spec.distribution));
   if (spec.elastic && (spec.distribution == Distribution::mpi ||
                        spec.distribution == Distribution::parameter_server))

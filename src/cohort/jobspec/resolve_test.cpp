@@ -125,6 +125,8 @@ TEST(Resolve, WhatDoesNotGoTogetherIsRefusedByName) {
   EXPECT_THAT(refusal(R"("instance_type": "4x8g", "cores": 2)"),
               HasSubstr("instance_type '4x8g' and cores exclude each other"));
   EXPECT_THAT(refusal(R"("gpus_per_worker": 2)"), HasSubstr("gpus_per_worker is 2"));
+  EXPECT_THAT(refusal(R"("output": "s3://bucket/x")"),
+              HasSubstr("output is 's3://bucket/x', but must be a folder"));
   EXPECT_THAT(message_of<InvalidInput>([] { resolve({}, machine(), {}); }),
               HasSubstr("names no program"));
 }

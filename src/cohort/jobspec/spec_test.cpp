@@ -37,7 +37,8 @@ std::string refusal_of_toml(const std::string& text) {
 JobSpec full_spec() {
   JobSpec spec;
   spec.name = "mnist-1";
-  spec.engine = "hosts";
+  spec.engine = "slurm";
+  spec.engine_options = {"--account=vision", "--comment=a \"b\""};
   spec.program = {"./train", "--quote", "a \"b\" 'c' \\ \n\t\x7f", "", "1e5"};
   spec.entry_point = "train.py";
   spec.source_dir = "path/code";
@@ -64,6 +65,7 @@ JobSpec full_spec() {
   spec.mpi = {.processes_per_host = 4, .custom_options = "--NCCL_DEBUG INFO"};
   spec.elastic = ElasticRange{.least = 2, .most = 8};
   spec.env = {{"A", "1"}, {"B_C", "x=y \"z\""}};
+  spec.engine_options = {"--account=vision"};
   spec.queue = "night";
   spec.priority = -5;
   spec.max_run = 2h + 30min;
@@ -157,7 +159,8 @@ TEST(JobDescription, UnknownKeysAreRefusedWithPlaceAndNearestOne) {
               AllOf(HasSubstr("job.toml line 4: unknown key 'distributions.mpi.proceses_per_host'"),
                     HasSubstr("Did you mean 'processes_per_host'?")));
   EXPECT_THAT(refusal_of_json(R"({"distributions": {"horovd": {}}})"),
-              HasSubstr("unknown key 'distributions.horovd'"));
+              AllOf(HasSubstr("unknown key 'distributions.horovd'"),
+                    HasSubstr("There are: parameter_server, mpi, multi_worker_mirrored.")));
   EXPECT_THAT(refusal_of_json(R"({"elastic": {"mni": 1, "max": 2}})"),
               HasSubstr("unknown key 'elastic.mni'"));
   EXPECT_THAT(refusal_of_json(R"({"chif_name": "x"})"), HasSubstr("Did you mean 'chief_name'?"));
@@ -171,6 +174,7 @@ TEST(JobDescription, WrongValuesAreRefusedWithKeyValueAndRange) {
       {R"({"instance_count": "two"})", "instance_count is 'two'"},
       {R"({"cores": 0})", "cores is 0, but must be a number above 0"},
       {R"({"memory": "lots"})", "memory is 'lots'"},
+      {R"({"memory": "4"})", "memory is '4', but must be an amount of at least 1 MiB"},
       {R"({"max_run": "2x"})", "max_run is '2x'"},
       {R"({"max_run": -1})", "max_run is -1"},
       {R"({"name": "a/../b"})", "name is 'a/../b'"},
@@ -242,6 +246,11 @@ TEST(JobDescription, PathsAreAnchoredInTheClientsFolder) {
   EXPECT_EQ(spec.inputs.at("b"), "s3://x/y");
   EXPECT_EQ(spec.inputs.at("c"), "/abs");
   EXPECT_EQ(spec.output, "/home-of/out");
+  JobSpec image = from_json(
+      R"({"program": "./train", "engine": "kubernetes", "inputs": "d", "source_dir": "code"})");
+  anchor_paths(image, "/m");
+  EXPECT_THAT(image.program, ElementsAre("./train"));
+  EXPECT_EQ(image.source_dir, "/m/code");
   JobSpec packed = from_json(R"({"entry_point": "train.py", "source_dir": "code"})");
   anchor_paths(packed, "/m");
   EXPECT_EQ(packed.entry_point, "train.py");

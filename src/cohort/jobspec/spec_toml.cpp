@@ -143,6 +143,7 @@ void anchor_paths(JobSpec& spec, const std::filesystem::path& folder) {
       path = (folder / path).lexically_normal().string();
   };
   anchor(spec.source_dir);
+  if (spec.engine == "kubernetes") return;  // the rest lies in an image and on volumes
   anchor(spec.output);
   for (auto& [channel, place] : spec.inputs) anchor(place);
   if (!spec.source_dir.empty() || !spec.source.empty()) return;

@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
@@ -12,6 +13,7 @@ namespace cohort::jobspec {
 namespace {
 
 constexpr std::size_t kMostShown = 60;  // bytes of a value in a message
+constexpr std::size_t kFewKeys = 5;     // a message names all of them
 
 std::string shown(const nlohmann::ordered_json& json) {
   using Json = nlohmann::ordered_json;
@@ -89,10 +91,14 @@ void Value::refuse(const std::string& rule, const std::string& advice) const {
 
 void Value::refuse_key(const std::string& key, const std::vector<std::string>& known) const {
   const std::string meant = nearest(key, known);
+  std::string advice = "See docs/jobfile.md for the keys.";
+  if (!meant.empty())
+    advice = fmt::format("Did you mean '{}'?", meant);
+  else if (known.size() <= kFewKeys)
+    advice = fmt::format("There are: {}.", join(known, ", "));
   throw InvalidInput(
       fmt::format("{}unknown key '{}'", source_->before(path_), escape_controls(path_)),
-      {.advice = meant.empty() ? "See docs/jobfile.md for the keys."
-                               : fmt::format("Did you mean '{}'?", meant)});
+      {.advice = std::move(advice)});
 }
 
 }  // namespace cohort::jobspec

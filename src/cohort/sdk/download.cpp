@@ -99,9 +99,13 @@ class FolderWriter {
   }
 
  private:
+  // "": the folder as such.
   [[noreturn]] void fail(const std::string& name) const {
-    throw SystemError(
-        fmt::format("cannot write '{}' in '{}'", escape_controls(name), path_.string()), errno);
+    const int code = errno;
+    throw SystemError(name.empty() ? fmt::format("cannot write to the folder '{}'", path_.string())
+                                   : fmt::format("cannot write '{}' in '{}'", escape_controls(name),
+                                                 path_.string()),
+                      code);
   }
 
   fs::path path_;

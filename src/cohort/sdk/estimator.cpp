@@ -31,6 +31,7 @@ jobspec::JobSpec describe(const EstimatorOptions& options, const Inputs& inputs,
   jobspec::JobSpec spec;
   spec.name = job_name;
   spec.engine = options.engine;
+  spec.engine_options = options.engine_options;
   spec.program = options.program;
   spec.entry_point = options.entry_point;
   spec.source_dir = options.source_dir;

@@ -47,6 +47,7 @@ struct EstimatorOptions {
   std::optional<jobspec::ElasticRange> elastic;
 
   std::string engine = "local";
+  std::vector<std::string> engine_options;  // words for its scheduler: "--account=vision"
   std::map<std::string, std::string> env;
   std::string queue = "default";
   int priority = 0;

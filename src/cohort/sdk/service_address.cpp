@@ -77,7 +77,7 @@ std::optional<ServiceAddress> own_service(const fs::path& root) {
     const auto pid = json.at("pid").get<pid_t>();
     const auto start_time = json.at("start_time").get<std::uint64_t>();
     if (start_time == 0 || process_start_time(pid) != start_time) return std::nullopt;
-    ServiceAddress address{.socket = json.at("socket").get<std::string>()};
+    ServiceAddress address{.socket = json.at("socket").get<std::string>(), .is_own = true};
     if (!is_answering(address.socket)) return std::nullopt;
     return address;
   } catch (const nlohmann::json::exception&) {

@@ -19,6 +19,7 @@ struct ServiceAddress {
   bool tls = false;
   std::string token;    // "": none; over TCP a service wants one
   std::string ca_file;  // whom TLS trusts; "": the system's authorities
+  bool is_own = false;  // this user's own, which find_or_start_service() starts again
 
   std::string to_string() const;  // "unix:/run/x.sock", "https://host:8443"
 };

@@ -15,6 +15,7 @@ namespace {
 constexpr std::chrono::seconds kAnswerTime{30};
 constexpr std::chrono::seconds kSilence{45};  // of a stream: a comment comes every 15 s
 constexpr std::chrono::milliseconds kLookAgain{250};
+constexpr std::chrono::seconds kStartAgain{3};  // a person may be about to start another one
 constexpr int kBusyAnswers = 10;
 constexpr std::uint64_t kLongestBusy = 5;  // seconds
 
@@ -149,19 +150,20 @@ bool ServiceCalls::follow_once(const std::string& target, Followed& followed,
 void ServiceCalls::follow(const std::string& target, std::chrono::seconds patience,
                           const std::function<bool(const SseEvent&)>& take) const {
   Followed followed;
-  const auto give_up = [&] {
-    return !followed.last_sign || Deadline::Clock::now() - *followed.last_sign >= patience;
+  const auto silent_for = [&](std::chrono::seconds time) {
+    return !followed.last_sign || Deadline::Clock::now() - *followed.last_sign >= time;
   };
   while (true) {
     try {
       if (!follow_once(target, followed, take)) return;
     } catch (const PeerError& error) {
-      if (give_up()) throw;
+      if (silent_for(patience)) throw;
       if (!std::exchange(followed.has_told, true))
         log::warning("{}; waiting for the service, at most {} s", error.message(),
                      patience.count());
+      if (address_.is_own && silent_for(std::min(kStartAgain, patience))) find_or_start_service();
     } catch (const TimeoutError&) {
-      if (give_up()) throw;
+      if (silent_for(patience)) throw;
     }
     pause(kLookAgain);
   }

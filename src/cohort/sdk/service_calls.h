@@ -42,7 +42,8 @@ class ServiceCalls {
   std::function<std::string()> body_of(const std::string& target) const;
 
   // Events of a stream, until `take` says false. A stream that breaks off is taken up again behind
-  // the last event, for as long as no more than `patience` pass without the service.
+  // the last event, for as long as no more than `patience` pass without the service. This user's own
+  // service is started again when it does not come back within seconds.
   void follow(const std::string& target, std::chrono::seconds patience,
               const std::function<bool(const SseEvent&)>& take) const;
 

@@ -102,12 +102,22 @@ pid_t start_detached(const fs::path& program, const fs::path& root, int log) {
   return pid;
 }
 
-// What the service wrote since it was started, for the message.
+// What the service wrote since it was started.
 std::string written_since(const fs::path& log, off_t begin) {
   std::string text = read_file(log);
   text.erase(0, std::min<std::size_t>(text.size(), static_cast<std::size_t>(begin)));
   if (text.size() > kLogTail) text.erase(0, text.size() - kLogTail);
   return std::string(trim(text));
+}
+
+// The last line that the service wrote since it was started, for the message: why it ended.
+std::string last_words(const fs::path& log, off_t begin) {
+  const std::string text = written_since(log, begin);
+  std::string line = text.substr(text.rfind('\n') + 1);  // npos + 1: the whole text
+  for (const std::string_view prefix : {"cohort: ", "error: "})
+    if (line.starts_with(prefix)) line.erase(0, prefix.size());
+  while (line.ends_with('.')) line.pop_back();
+  return line;
 }
 
 }  // namespace
@@ -137,7 +147,7 @@ ServiceAddress find_or_start_service(const fs::path& program) {
     if (deadline.expired()) break;
     std::this_thread::sleep_for(kStartLook);
   }
-  const std::string said = written_since(log_path, begin);
+  const std::string said = last_words(log_path, begin);
   throw Error(fmt::format("the service {}{}{}",
                           has_ended ? "ended as soon as it was started"
                                     : "does not answer 10 s after it was started",

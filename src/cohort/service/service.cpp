@@ -11,26 +11,31 @@
 #include "cohort/base/process/machine.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/engine/hosts_engine.h"
+#include "cohort/engine/kubernetes/kubernetes_engine.h"
 #include "cohort/engine/local_engine.h"
+#include "cohort/engine/slurm/slurm_engine.h"
 #include "cohort/jobspec/catalogue.h"
 #include "cohort/jobspec/resolve.h"
 #include "cohort/jobspec/runtime_probe.h"
-#include "cohort/jobspec/source/source_package.h"
 #include "cohort/launch/plan/task_environment.h"
 #include "cohort/service/api/admin_token.h"
 #include "cohort/service/api/api.h"
 #include "cohort/service/api/source_upload.h"
 #include "cohort/service/jobs/job_manager.h"
 #include "cohort/service/jobs/job_operations.h"
+#include "cohort/service/jobs/source_unpacking.h"
+#include "cohort/service/metrics/log_metrics.h"
 #include "cohort/service/metrics/metrics_collector.h"
 #include "cohort/service/service_root.h"
+#include "cohort/service/store/source_store.h"
 
 namespace cohort::service {
 namespace {
 
-constexpr std::chrono::seconds kLookTime{30};  // whether it is still needed
+constexpr std::chrono::seconds kLookTime{5};  // whether it is still needed
 constexpr std::chrono::seconds kResolveTime{5};
 constexpr int kAnyHosts = 1'000'000;
+constexpr jobspec::Size kAnySize{.cores = 1e6, .memory_bytes = 1ULL << 60, .gpus = 1'000'000};
 
 HttpLimits api_limits() {
   HttpLimits limits;
@@ -82,10 +87,13 @@ std::vector<std::string> names_of(const ServiceOptions& options) {
   return names;
 }
 
-JobManager::Engines make_engines() {
+JobManager::Engines make_engines(const ServiceOptions& options) {
   JobManager::Engines engines;
   engines.emplace("local", std::make_unique<engine::LocalEngine>());
-  engines.emplace("hosts", std::make_unique<engine::HostsEngine>());
+  engines.emplace("hosts", std::make_unique<engine::HostsEngine>(options.host_words));
+  engines.emplace("slurm", std::make_unique<engine::SlurmEngine>());
+  engines.emplace("kubernetes",
+                  std::make_unique<engine::kubernetes::KubernetesEngine>(options.kubernetes));
   return engines;
 }
 
@@ -94,19 +102,26 @@ jobspec::ResolvedJob resolve_for(const JobManager& manager, const RunFolders& fo
   const engine::Engine* engine = manager.engine(spec.engine);
   if (!engine)
     throw InvalidInput(fmt::format("engine is '{}'", spec.engine),
-                       {.advice = "There are: local, hosts."});
-  if (!spec.source.empty() && !has_source(folders, spec.source))
+                       {.advice = "There are: local, hosts, slurm, kubernetes."});
+  if (!spec.source.empty() && !use_source(folders, spec.source))
     throw InvalidInput(fmt::format("the source {} is not there", spec.source),
                        {.advice = "Send it first: PUT /v1/sources/SHA256"});
+  require_expressions(spec.metric_definitions);
   // What other hosts have is asked when the attempt begins.
+  if (!spec.output.empty() && !std::filesystem::path(spec.output).is_absolute())
+    throw InvalidInput(fmt::format("output is '{}', and must be an absolute path", spec.output),
+                       {.advice = "The service does not know the folder that you are in."});
   const int hosts = engine->abilities().needs_queue ? 1 : kAnyHosts;
+  const bool any_size =
+      engine->abilities().sizes_unknown && !spec.instance_type.starts_with("local");
   auto resolved = jobspec::resolve(spec,
-                                   {.size = manager.machine(),
+                                   {.size = any_size ? kAnySize : manager.machine(),
                                     .hosts = hosts,
                                     .version_at_hand = jobspec::version_at_hand,
                                     .version_in_venv = jobspec::version_in_venv},
                                    jobspec::read_catalogues(folders.root));
-  engine->check(resolved);
+  engine->check(resolved, spec.source.empty() ? std::filesystem::path()
+                                              : unpacked_source(folders, spec.source));
   return resolved;
 }
 
@@ -115,6 +130,15 @@ sigset_t ending_signals() {
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
   return set;
+}
+
+// A file that grew too large (RLIMIT_FSIZE) is an error of the write, as a full disk is. Not by
+// ignoring the signal, which jobs would inherit.
+void survive_file_limit() {
+  struct sigaction nothing {};
+  nothing.sa_handler = [](int) {};
+  nothing.sa_flags = SA_RESTART;
+  ::sigaction(SIGXFSZ, &nothing, nullptr);
 }
 
 }  // namespace
@@ -126,14 +150,12 @@ struct Service::State {
         lock((open_root(options.folders), lock_root(options.folders))),
         socket(socket_path(options.folders)),
         listeners(listeners_of(options, socket)),
-        manager({.folders = options.folders,
-                 .machine = machine_of(options),
-                 .find_source =
-                     [folders = options.folders](const std::string& sha256) {
-                       return jobspec::unpack_source(source_file(folders, sha256), sha256,
-                                                     folders.sources());
-                     }},
-                make_engines()),
+        unpacking(options.folders),
+        manager(
+            {.folders = options.folders,
+             .machine = machine_of(options),
+             .find_source = [this](const std::string& sha256) { return unpacking.find(sha256); }},
+            make_engines(options)),
         collector({.folders = options.folders,
                    .engine = [this](std::string_view name) { return manager.engine(name); }}),
         retention(options.folders, options.retention),
@@ -147,16 +169,20 @@ struct Service::State {
              .operations = operations,
              .store = operations.store(),
              .tokens = Tokens(operations.store()),
+             .background = background,
              .options = options.known,
              .engine = [this](std::string_view name) { return manager.engine(name); },
              .machine = [this] { return manager.machine(); },
-             .free = [this] { return manager.free(); }},
+             .free = [this] { return manager.free(); },
+             .touch = {},  // the API's own
+             .has_root = [this] { return has_root(options.folders, lock); }},
             {.own = ::geteuid(), .names = names_of(options)}) {
     remove_partial_uploads(options.folders);
     if (options.listen) {
       Tokens tokens(operations.store());
       ensure_admin_token(options.folders, tokens, user_name(::geteuid()));
     }
+    background.post([] { jobspec::version_at_hand("python"); });  // before a client waits for it
     manager.start();
     collector.start();
     retention.start();
@@ -182,16 +208,19 @@ struct Service::State {
   UniqueFd lock;
   std::filesystem::path socket;
   std::vector<HttpListener> listeners;
+  SourceUnpacking unpacking;
   JobManager manager;
   MetricsCollector collector;
   Retention retention;
   JobOperations operations;
+  Background background;
   Api api;
   std::optional<HttpServer> server;
   std::optional<ServiceRecord> record;
 };
 
 Service::Service(ServiceOptions options) {
+  survive_file_limit();
   const sigset_t ending = ending_signals();
   ::pthread_sigmask(SIG_BLOCK, &ending, nullptr);
   raise_file_limit(kWantedFiles);
@@ -217,6 +246,9 @@ std::string Service::run() {
     const int signal = ::sigtimedwait(&ending, nullptr, &wait);
     if (signal == SIGTERM || signal == SIGINT)
       return fmt::format("ended by {}; jobs go on", signal == SIGTERM ? "TERM" : "INT");
+    if (!has_root(state_->options.folders, state_->lock))
+      return fmt::format("ended: its folder '{}' was removed or replaced",
+                         state_->options.folders.root.string());
     if (state_->options.on_demand && !state_->is_needed())
       return fmt::format("ended: no jobs and no requests for {} s", state_->options.idle.count());
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cohort/base/net/http_server.h"
+#include "cohort/engine/kubernetes/kubernetes_setup.h"
 #include "cohort/jobspec/spec_json.h"
 #include "cohort/service/store/retention.h"
 #include "cohort/service/store/run_store.h"
@@ -25,8 +26,10 @@ struct ServiceOptions {
   std::optional<double> cores;
   std::optional<std::uint64_t> memory_bytes;
   std::optional<int> gpus;
-  RetentionPolicy retention;    // applied every hour
-  jobspec::KnownOptions known;  // options of `cohort run` that descriptions may have
+  RetentionPolicy retention;            // applied every hour
+  jobspec::KnownOptions known;          // options of `cohort run` that descriptions may have
+  std::vector<std::string> host_words;  // of the engine "hosts" (engine/hosts_engine.h)
+  engine::kubernetes::KubernetesSetup kubernetes;
 };
 
 // `cohort serve`: the whole service of one root folder, in this process. Jobs outlive it.

@@ -28,10 +28,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kLockFile = "service.lock";
 constexpr mode_t kOwnerOnly = 0600;
 constexpr mode_t kOwnersFolder = 0700;
 constexpr std::size_t kSocketNameDigits = 16;
 constexpr std::chrono::seconds kForkTime{5};
+constexpr std::chrono::milliseconds kDeathTime{500};
 constexpr std::chrono::milliseconds kLockPause{5};
 
 void make_private_folder(const fs::path& path) {
@@ -61,16 +63,18 @@ void open_root(const RunFolders& folders) {
 }
 
 UniqueFd lock_root(const RunFolders& folders) {
-  const fs::path path = folders.root / "service.lock";
+  const fs::path path = folders.root / kLockFile;
   UniqueFd lock(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnly));
   if (!lock) throw SystemError(fmt::format("cannot open '{}'", path.string()), errno);
-  // The process that a killed service was about to start holds its lock until exec().
+  // A killed service is there until the system has taken its memory back; the process that it was
+  // about to start holds its lock until exec().
+  const Deadline death = Deadline::after(kDeathTime);
   for (const Deadline limit = Deadline::after(kForkTime);
        ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0;) {
     const int error = errno;
     if (error != EWOULDBLOCK)
       throw SystemError(fmt::format("cannot lock '{}'", path.string()), error);
-    if (limit.expired() || !is_gone(text_of(lock.get())))
+    if (limit.expired() || (death.expired() && !is_gone(text_of(lock.get()))))
       throw InvalidInput(
           fmt::format("a service works with '{}' already: process {}", folders.root.string(),
                       text_of(lock.get())),
@@ -82,6 +86,14 @@ UniqueFd lock_root(const RunFolders& folders) {
       ::pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size()))
     throw SystemError(fmt::format("cannot write '{}'", path.string()), errno);
   return lock;
+}
+
+bool has_root(const RunFolders& folders, const UniqueFd& lock) {
+  struct stat locked {};
+  struct stat there {};
+  return ::fstat(lock.get(), &locked) == 0 &&
+         ::stat((folders.root / kLockFile).c_str(), &there) == 0 && locked.st_ino == there.st_ino &&
+         locked.st_dev == there.st_dev;
 }
 
 fs::path socket_path(const RunFolders& folders) {

@@ -16,6 +16,9 @@ void open_root(const RunFolders& folders);
 // InvalidInput that names the process which has it.
 UniqueFd lock_root(const RunFolders& folders);
 
+// Whether the root is still the folder that was locked: false when it was removed or replaced.
+bool has_root(const RunFolders& folders, const UniqueFd& lock);
+
 // Where the service's Unix socket goes: in the root, or, where that path is too long for a socket,
 // in a folder of this user's own (0700) below XDG_RUNTIME_DIR or the temporary folder.
 std::filesystem::path socket_path(const RunFolders& folders);

@@ -7,9 +7,16 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/process/process.h"
+#include "cohort/cluster/environment.h"
 #include "cohort/engine/attempt_start.h"
+#include "cohort/engine/container_keeper.h"
+#include "cohort/engine/container_tool.h"
+#include "cohort/engine/slurm/slurm_attempt.h"
 #include "cohort/engine/supervisor_process.h"
+#include "cohort/engine/task_start.h"
 #include "cohort/launch/process/leftovers.h"
+#include "cohort/launch/record/job_record.h"
 #include "cohort/launch/supervise/supervisor.h"
 #include "cohort/tools/commands.h"
 #include "cohort/tools/run_command.h"
@@ -18,6 +25,8 @@ namespace cohort::tools {
 namespace {
 
 namespace fs = std::filesystem;
+
+using engine::SlurmTurn;
 
 constexpr std::chrono::seconds kOldProcessTime{10};
 
@@ -32,24 +41,44 @@ void say_whose_it_is(bool is_ours) {
   ::dup2(STDIN_FILENO, STDOUT_FILENO);  // /dev/null
 }
 
-int run_attempt(const engine::AttemptFolder& folder) {
-  const engine::AttemptRequest request = engine::read_request(folder);
+void remove_old_containers(const std::string& job) {
+  engine::remove_containers(engine::kJobLabel, job, cluster::Environment::of_this_process());
+}
+
+// `under_slurm`: which turn of its Slurm job this is.
+int run_attempt(const engine::AttemptFolder& folder, std::optional<SlurmTurn> under_slurm) {
+  engine::AttemptRequest request = engine::read_request(folder);
+  const auto environment = cluster::Environment::of_this_process();
   const RunWords words{.arguments = request.job.run_words, .program = request.job.program};
-  const launch::JobOptions asked = parse_run_words(words).job;
+  launch::JobOptions asked = parse_run_words(words).job;
+  const bool again = under_slurm == SlurmTurn::again;
+  if (again && !request.resume) {  // the tasks read it from there
+    request.resume = true;
+    engine::write_request(request);
+  }
+  if (under_slurm) engine::place_on_allocation(request, environment, asked);
   launch::JobOptions options = engine::attempt_options(request, asked, engine::this_program());
+  options.resume = again && fs::exists(folder.run() / launch::OutputFolder::kRecord);
   launch::settle(options);
   engine::put_in_place(request, asked);
   if (request.resume) launch::end_leftovers(options.id, -1, Deadline::after(kOldProcessTime));
+  if (engine::has_image(request.job)) {
+    if (request.resume) remove_old_containers(options.id);
+    engine::start_container_keeper(request, options.id);
+  }
   return launch::Supervisor(options, engine::attempt_environment(request), "").run();
 }
 
-int supervise(const std::string& place) {
+int supervise(const std::string& place, bool slurm) {
   const engine::AttemptFolder folder{fs::absolute(place)};
-  const bool is_ours = engine::claim_attempt(folder);
+  std::optional<SlurmTurn> turn;
+  if (slurm) turn = engine::claim_for_slurm(folder, cluster::Environment::of_this_process());
+  const bool is_ours = slurm ? turn != SlurmTurn::taken
+                             : engine::claim_attempt(folder, process_identity(::getpid()));
   say_whose_it_is(is_ours);
   if (!is_ours || fs::exists(folder.stop_mark())) return 0;
   try {
-    return run_attempt(folder);
+    return run_attempt(folder, turn);
   } catch (const std::exception& error) {
     engine::write_early_end(folder, error.what());
     throw;
@@ -61,11 +90,13 @@ int supervise(const std::string& place) {
 Command attempt_command() {
   auto declare = [](CLI::App& app) -> Action {
     auto folder = std::make_shared<std::string>();
+    auto slurm = std::make_shared<bool>(false);
     app.description(
         "Runs one attempt of a submitted job. The service starts this command by itself, once for\n"
         "each attempt; a second start of the same one ends at once.");
     app.add_option("FOLDER", *folder, "Of the attempt")->required();
-    return [folder](const Words&, const Words&) { return supervise(*folder); };
+    app.add_flag("--slurm", *slurm, "In a Slurm job: its nodes are the hosts");
+    return [folder, slurm](const Words&, const Words&) { return supervise(*folder, *slurm); };
   };
   return {"attempt", "", "", declare};
 }

@@ -10,15 +10,49 @@
 namespace cohort::tools {
 namespace {
 
+// What others call it: {their option, ours}. For commands that have ours.
+constexpr std::pair<std::string_view, std::string_view> kOtherOptions[] = {
+    {"nproc-per-node", "workers"},
+    {"ntasks", "workers"},
+    {"num-proc", "workers"},
+    {"num-workers", "workers"},
+    {"np", "workers"},
+    {"nnodes", "instance-count"},
+    {"nodes", "instance-count"},
+    {"N", "instance-count"},
+    {"cpus-per-task", "cores"},
+    {"cpus", "cores"},
+    {"mem", "memory"},
+    {"time", "max-run"},
+    {"gres", "gpus"},
+    {"gpus-per-node", "gpus"},
+    {"job-name", "name"},
+    {"partition", "queue"},
+    {"max-restarts", "restarts"},
+};
+
+// The option that was probably meant; "": who knows.
+std::string meant_option(const CLI::App& app, std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  for (const auto& [other, ours] : kOtherOptions)
+    if (name == other && app.get_option_no_throw(fmt::format("--{}", ours)))
+      return std::string(ours);
+  return name.size() < 3 ? std::string() : nearest(name, long_option_names(app));
+}
+
 [[noreturn]] void throw_unexpected(const CLI::App& app, const std::string& word) {
-  if (!word.starts_with("-"))
+  if (!word.starts_with("-")) {
+    const bool takes_program = app.get_name() == "run" || app.get_name() == "submit";
     throw InvalidInput(
         fmt::format("unexpected '{}'", word),
-        {.advice = app.get_name() == "run" ? "Put the program behind --, as in: cohort run -n 2 -- "
-                                             "./train --epochs 3"
-                                           : fmt::format("See: cohort {} --help", app.get_name())});
+        {.advice = takes_program ? fmt::format("Put the program behind --, as in: cohort {} -n 2 "
+                                               "-- ./train --epochs 3",
+                                               app.get_name())
+                                 : fmt::format("See: cohort {} --help", app.get_name())});
+  }
   std::string name = word.substr(0, word.find('='));
-  std::string meant = nearest(name.substr(name.find_first_not_of('-')), long_option_names(app));
+  const std::size_t begin = name.find_first_not_of('-');
+  const std::string meant = begin == name.npos ? "" : meant_option(app, name.substr(begin));
   throw InvalidInput(fmt::format("unknown option '{}'", name),
                      {.advice = meant.empty() ? fmt::format("See: cohort {} --help", app.get_name())
                                               : fmt::format("Did you mean --{}?", meant)});

@@ -66,6 +66,8 @@ Command attempt_command();
 // `cohort exec-task`, which stands before the program of every task of such a job
 // (engine/task_start.h).
 Command exec_task_command();
+// `cohort pod-task FOLDER`, what each pod of a job on Kubernetes runs (engine/kubernetes/pod_task.h).
+Command pod_task_command();
 // `cohort completion bash|zsh|fish`: prints a script that completes commands and options, made from
 // what the commands declare. `all` gives the commands.
 Command completion_command(std::function<std::vector<Command>()> all);

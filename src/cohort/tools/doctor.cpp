@@ -1,3 +1,5 @@
+#include "cohort/tools/doctor.h"
+
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -16,29 +18,10 @@
 #include "cohort/launch/plan/ports.h"
 #include "cohort/launch/plan/task_environment.h"
 #include "cohort/tools/commands.h"
+#include "cohort/tools/host_options.h"
 
 namespace cohort::tools {
 namespace {
-
-enum class Level { ok, note, wrong };
-
-struct Finding {
-  std::string subject;
-  Level level = Level::ok;
-  std::string text;
-  std::string fix;  // "" when there is nothing to mend
-};
-
-// The standard output of a shell command, at most 20 s of it; nothing when it failed.
-std::optional<std::string> output_of(const std::string& command) {
-  FILE* pipe = ::popen(fmt::format("timeout 20 {} 2>/dev/null", command).c_str(), "r");
-  if (!pipe) return std::nullopt;
-  std::string text;
-  char buffer[4096];
-  while (size_t count = std::fread(buffer, 1, sizeof buffer, pipe)) text.append(buffer, count);
-  if (::pclose(pipe) != 0) return std::nullopt;
-  return text;
-}
 
 double gigabytes(double bytes) { return bytes / 1e9; }
 
@@ -207,14 +190,18 @@ void print_json(const std::vector<Finding>& findings) {
   std::cout << list.dump(2) << "\n";
 }
 
-int examine_machine(bool json) {
-  auto findings = examine();
+int examine_machine(bool json, const EngineQuestion& question) {
+  const std::string& engine = question.engine;
+  auto findings = engine.empty() ? examine() : examine_engine(question);
   json ? print_json(findings) : print_table(findings);
   bool wrong = false;
   for (const auto& finding : findings) wrong = wrong || finding.level == Level::wrong;
   if (!json)
     std::cout << (wrong ? "\nSomething must be mended before jobs run here.\n"
-                        : "\nThis machine is ready: try cohort run -n 2 -- ...\n");
+                  : engine.empty()
+                      ? "\nThis machine is ready: try cohort run -n 2 -- ...\n"
+                      : fmt::format("\nThe engine is ready: try cohort submit --engine {} -- ...\n",
+                                    engine));
   return wrong ? 1 : 0;
 }
 
@@ -222,6 +209,10 @@ constexpr const char* kDoctorExamples = R"(
 Examples:
   cohort doctor
   cohort doctor --json
+  cohort doctor --engine slurm
+      what this machine lacks for jobs of that engine
+  cohort doctor --engine hosts --hosts node1:4,node2:4
+      whether those hosts can be reached, and have Cohort
 
 The exit code is 1 when jobs cannot run here.
 )";
@@ -231,15 +222,22 @@ The exit code is 1 when jobs cannot run here.
 Command doctor_command() {
   auto declare = [](CLI::App& app) -> Action {
     auto json = std::make_shared<bool>(false);
+    auto question = std::make_shared<EngineQuestion>();
     app.description(
         "Checks cores, memory, limits, ports, disk, LibTorch, MPI, GPUs and proxies of this\n"
         "machine and says what is wrong and how to mend it.");
     app.footer(kDoctorExamples);
     app.add_flag("--json", *json, "As JSON");
-    return [json](const Words&, const Words&) { return examine_machine(*json); };
+    app.add_option("--engine", question->engine,
+                   "What jobs of that engine need, in place of this machine")
+        ->type_name(join(examined_engines(), "|"));
+    declare_host_options(app, question->hosts);
+    question->kubernetes.declare_access(app);
+    return
+        [json, question](const Words&, const Words&) { return examine_machine(*json, *question); };
   };
-  return {"doctor", "check this machine and say what is wrong and how to mend it", "[--json]",
-          declare};
+  return {"doctor", "check this machine and say what is wrong and how to mend it",
+          "[--engine NAME] [--json]", declare};
 }
 
 }  // namespace cohort::tools

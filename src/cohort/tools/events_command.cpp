@@ -56,9 +56,11 @@ int print_events(const EventsArguments& arguments) {
         print_event(event, arguments.json);
         return true;
       });
-    else
-      for (const auto& event : client->events(job, arguments.after))
-        print_event(event, arguments.json);
+    else {
+      const auto events = client->events(job, arguments.after);
+      if (events.empty() && !job.empty()) client->job(job);  // throws where there is none
+      for (const auto& event : events) print_event(event, arguments.json);
+    }
   } catch (const HttpCancelled&) {
     return kInterruptedEvents;
   }

@@ -5,7 +5,9 @@
 #include "cohort/base/error.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/engine/attempt_folder.h"
+#include "cohort/engine/container_start.h"
 #include "cohort/engine/host_staging.h"
+#include "cohort/engine/mpi_ranks.h"
 #include "cohort/engine/task_start.h"
 #include "cohort/tools/commands.h"
 
@@ -15,7 +17,8 @@ namespace {
 struct ExecTaskArguments {
   std::string request;  // attempt.json; "": the variable has it
   bool check = false;
-  std::string stage;  // SHA-256
+  std::string stage;   // SHA-256
+  std::string mpirun;  // the attempt's folder
 };
 
 engine::AttemptRequest task_request(const std::string& file,
@@ -40,8 +43,12 @@ int exec_task(const ExecTaskArguments& arguments, const Words& program) {
     engine::stage_here("/dev/stdin", arguments.stage, environment);
     return 0;
   }
+  if (!arguments.mpirun.empty()) engine::run_mpirun({arguments.mpirun}, program, environment);
+  engine::begin_as_rank(environment);
   const auto request = task_request(arguments.request, environment);
-  engine::exec_task(engine::task_start(request, program, environment));
+  const engine::TaskStart start = engine::task_start(request, program, environment);
+  engine::exec_task(
+      engine::has_image(request.job) ? engine::in_container(request, start, environment) : start);
 }
 
 }  // namespace
@@ -57,6 +64,8 @@ Command exec_task_command() {
                  "Say what this host lacks for the attempt on standard input");
     app.add_option("--stage", arguments->stage,
                    "Unpack the source on standard input, which has this SHA-256");
+    app.add_option("--mpirun", arguments->mpirun,
+                   "Run mpirun for the attempt of this folder, and keep what its ranks say");
     return
         [arguments](const Words&, const Words& program) { return exec_task(*arguments, program); };
   };

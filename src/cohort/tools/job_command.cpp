@@ -5,8 +5,9 @@
 #include <iterator>
 
 #include "cohort/base/error.h"
-#include "cohort/base/files/files.h"
+#include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
+#include "cohort/engine/local_engine.h"
 #include "cohort/jobspec/instance_type.h"
 #include "cohort/jobspec/spec_toml.h"
 #include "cohort/jobspec/words.h"
@@ -23,8 +24,9 @@ Examples:
   cohort job check job.toml --set instance_count=4 --set hyperparameters.lr=0.01 --format json
       the same with other values, as JSON with every choice made
 
-FILE ends in .json for a description in JSON. What is printed as TOML is a job file again. The exit
-code is 2 for a description that cannot be run here.
+FILE ends in .json for a description in JSON. What is printed as TOML is a job file again. What the
+job needs and this machine lacks (program, source folder, data) is named on standard error. The exit
+code is 2 for a description that is wrong, or asks for more than this machine has.
 )";
 
 struct JobCheckArguments {
@@ -34,14 +36,15 @@ struct JobCheckArguments {
   std::vector<std::string> settings;
 };
 
-jobspec::JobSpec read_description(const std::string& file, const jobspec::KnownOptions& known) {
-  if (!file.ends_with(".json")) return jobspec::read_job_file(file, known);
-  if (!std::filesystem::is_regular_file(file))
-    throw InvalidInput(fmt::format("'{}' is no file", file), {.advice = "Check the path."});
+// What is not on this machine is no mistake of the description, but `cohort submit` refuses it.
+void tell_missing(const jobspec::ResolvedJob& job) {
+  if (job.spec.engine != "local") return;
   try {
-    return jobspec::spec_from_json(read_file(file), known);
+    const bool has_source = !job.spec.source_dir.empty();
+    engine::LocalEngine().check(
+        job, has_source ? std::filesystem::absolute(job.spec.source_dir) : std::filesystem::path());
   } catch (const InvalidInput& error) {
-    throw InvalidInput(fmt::format("{}: {}", file, error.message()), error.context());
+    log::warning("on this machine {}", error.message());
   }
 }
 
@@ -77,7 +80,7 @@ int check_job(const JobCheckArguments& arguments) {
     throw InvalidInput(
         fmt::format("--format '{}' is not one of toml, json", escape_controls(arguments.format)));
   const jobspec::KnownOptions known = known_run_options();
-  jobspec::JobSpec spec = read_description(arguments.file, known);
+  jobspec::JobSpec spec = read_description(arguments.file);
   for (const std::string& setting : arguments.settings)
     spec = jobspec::with_setting(spec, setting, known);
   jobspec::ResolvedJob job;
@@ -86,7 +89,8 @@ int check_job(const JobCheckArguments& arguments) {
   } catch (const InvalidInput& error) {
     throw InvalidInput(fmt::format("{}: {}", arguments.file, error.message()), error.context());
   }
-  std::cout << (arguments.format == "json" ? to_json(job) + "\n" : as_toml(job));
+  std::cout << (arguments.format == "json" ? to_json(job) + "\n" : as_toml(job)) << std::flush;
+  tell_missing(job);
   return 0;
 }
 

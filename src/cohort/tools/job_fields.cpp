@@ -16,6 +16,7 @@ enum class Form {
   text,        // "..."
   number,      // as it is: a number, a size, a duration
   pairs,       // NAME=VALUE, the value as text; may be repeated
+  words,       // each one of a list; may be repeated
   json_pairs,  // NAME=VALUE, the value as a number, true, a list, or text; may be repeated
 };
 
@@ -30,7 +31,10 @@ struct FieldOption {
 
 constexpr FieldOption kFields[] = {
     {"--name", "name", Form::text, "NAME", "What the job is called [made from the program]", "Job"},
-    {"--engine", "engine", Form::text, "local|hosts", "What runs it [local]", "Job"},
+    {"--engine", "engine", Form::text, "local|hosts|slurm|kubernetes", "What runs it [local]",
+     "Job"},
+    {"--engine-option", "engine_options", Form::words, "WORD",
+     "For the engine's scheduler, as in --engine-option=--account=vision (may be repeated)", "Job"},
     {"--queue", "queue", Form::text, "NAME", "The queue that it waits in [default]", "Job"},
     {"--priority", "priority", Form::number, "N", "-1000 to 1000; higher first [0]", "Job"},
     {"--tag", "tags", Form::pairs, "KEY=VALUE", "A tag to find it by (may be repeated)", "Job"},
@@ -64,8 +68,8 @@ constexpr FieldOption kFields[] = {
 
 // Options of `cohort run` that submitted jobs do not have: they are about the screen and the folder
 // of a run, or a field says the same in another way.
-constexpr const char* kOfRunAlone[] = {"config", "dry-run",      "elastic", "help",
-                                       "keep",   "max-restarts", "quiet",   "show"};
+constexpr const char* kOfRunAlone[] = {"config",       "dry-run", "elastic", "help", "keep",
+                                       "max-restarts", "quiet",   "show",    "slurm"};
 
 std::string toml_text(std::string_view text) {
   std::string quoted = "\"";
@@ -86,7 +90,10 @@ std::string pair_setting(const FieldOption& field, const std::string& pair) {
   if (equals == pair.npos || equals == 0)
     throw InvalidInput(
         fmt::format("{} '{}' is not of the form {}", field.option, pair, field.type_name),
-        {.advice = fmt::format("Write {} {}=value.", field.option, pair.empty() ? "name" : pair)});
+        {.advice =
+             pair.find('/') != pair.npos  // the value is there, the name is not
+                 ? fmt::format("Write {} training={}.", field.option, pair)
+                 : fmt::format("Write {} {}=value.", field.option, pair.empty() ? "name" : pair)});
   const std::string value = pair.substr(equals + 1);
   return fmt::format("{}.{}={}", field.key, toml_text(pair.substr(0, equals)),
                      field.form == Form::pairs ? toml_text(value) : value);
@@ -96,6 +103,19 @@ void declare_field(CLI::App& app, const FieldOption& field, std::vector<std::str
   if (field.form == Form::pairs || field.form == Form::json_pairs) {
     auto take = [&settings, &field](const std::vector<std::string>& pairs) {
       for (const auto& pair : pairs) settings.push_back(pair_setting(field, pair));
+    };
+    app.add_option_function<std::vector<std::string>>(field.option, take, field.description)
+        ->take_all()
+        ->allow_extra_args(false)
+        ->type_name(field.type_name)
+        ->group(field.group);
+    return;
+  }
+  if (field.form == Form::words) {
+    auto take = [&settings, &field](const std::vector<std::string>& words) {
+      std::vector<std::string> texts;
+      for (const auto& word : words) texts.push_back(toml_text(word));
+      settings.push_back(fmt::format("{}=[{}]", field.key, join(texts, ", ")));
     };
     app.add_option_function<std::vector<std::string>>(field.option, take, field.description)
         ->take_all()
@@ -120,6 +140,11 @@ void declare_distribution(CLI::App& app, std::vector<std::string>& settings) {
   app.add_option_function<std::string>(
          "--distribution",
          [&settings](const std::string& name) {
+           const std::vector<std::string> known = {"parameter_server", "mpi",
+                                                   "multi_worker_mirrored"};
+           if (std::find(known.begin(), known.end(), name) == known.end())
+             throw InvalidInput(
+                 fmt::format("--distribution '{}' is not one of {}", name, join(known, ", ")));
            settings.push_back(fmt::format("distributions.{}.enabled=true", name));
          },
          "How the processes of the instances work together")

@@ -1,5 +1,8 @@
 #include "cohort/tools/job_wait.h"
 
+#include <thread>
+
+#include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/tools/job_log_screen.h"
@@ -11,6 +14,7 @@ namespace cohort::tools {
 namespace {
 
 constexpr int kLeft = 130;
+constexpr std::chrono::milliseconds kWaitLook{200};
 
 // A line for every change, until the job has ended.
 void wait_by_events(sdk::ServiceClient& client, const std::string& id) {
@@ -48,6 +52,22 @@ bool wants_more(const sdk::ServiceAddress& service, const std::string& id) {
 
 }  // namespace
 
+void tell_waiting(sdk::ServiceClient& client, const std::string& name) {
+  std::string told;
+  while (true) {
+    try {
+      const sdk::Job job = client.job(name);
+      if (job.state != "queued" && job.state != "starting") return;
+      if (!job.reason.empty() && job.reason != std::exchange(told, job.reason))
+        log::info("{}", ending_text(job));
+    } catch (const PeerError&) {
+      if (!client.address().is_own) throw;
+      sdk::find_or_start_service();
+    }
+    std::this_thread::sleep_for(kWaitLook);  // Ctrl-C ends the next question
+  }
+}
+
 int wait_for_job(const sdk::ServiceAddress& service, const std::string& job, bool follow) {
   const std::string id = escape_controls(job);
   JobLogScreen screen(/*show_tasks=*/true);
@@ -56,6 +76,7 @@ int wait_for_job(const sdk::ServiceAddress& service, const std::string& job, boo
     try {
       Interruption interruption;
       sdk::ServiceClient client(service, interruption.cancel());
+      tell_waiting(client, job);
       if (follow)
         screen.follow(client, job, query);
       else

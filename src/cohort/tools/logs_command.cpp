@@ -2,11 +2,13 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
 #include "cohort/tools/commands.h"
 #include "cohort/tools/job_log_screen.h"
+#include "cohort/tools/job_wait.h"
 #include "cohort/tools/platform_client.h"
 
 namespace cohort::tools {
@@ -69,6 +71,8 @@ int print_logs(const LogsArguments& arguments) {
         fmt::format("--tail must be from 0 to {} lines, got {}", kMostTail, *arguments.query.tail));
   sdk::LogQuery query = arguments.query;
   query.since = since_text(query.since);
+  for (auto& task : query.tasks)
+    std::replace(task.begin(), task.end(), '/', ':');  // as in messages
   Interruption interruption;
   auto client = service_with_jobs(interruption.cancel());
   if (!client) {
@@ -79,6 +83,7 @@ int print_logs(const LogsArguments& arguments) {
   JobLogScreen screen(query.tasks.size() != 1);
   try {
     if (arguments.follow) {
+      tell_waiting(*client, job);
       const sdk::JobEnd end = screen.follow(*client, job, query);
       return end.state == "succeeded" ? 0 : end.exit_code.value_or(0) == 0 ? 1 : *end.exit_code;
     }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <string>
@@ -54,7 +55,7 @@ std::vector<Command> all_commands() {
           bench_command(),     tune_command(),
           doctor_command(),    completion_command(all_commands),
           host_task_command(), attempt_command(),
-          exec_task_command()};
+          exec_task_command(), pod_task_command()};
 }
 
 std::string help() {
@@ -65,13 +66,25 @@ std::string help() {
   return fmt::format(fmt::runtime(kHelp), fmt::arg("commands", list));
 }
 
+// What others call it: {their word, ours}.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"sbatch", "submit"},   {"squeue", "jobs"}, {"sacct", "jobs"},     {"list", "jobs"},
+    {"ls", "jobs"},         {"ps", "jobs"},     {"scancel", "stop"},   {"cancel", "stop"},
+    {"kill", "stop"},       {"srun", "run"},    {"torchrun", "run"},   {"horovodrun", "run"},
+    {"mpirun", "run"},      {"rm", "delete"},   {"remove", "delete"},  {"tail", "logs"},
+    {"describe", "status"}, {"info", "status"}, {"show", "status"},    {"scontrol", "status"},
+    {"sinfo", "top"},       {"cp", "download"}, {"requeue", "resume"},
+};
+
 Command find_command(const std::string& name) {
   Words names;
   for (Command& command : all_commands()) {
     if (command.name == name) return std::move(command);
     names.push_back(command.name);
   }
-  const std::string meant = nearest(name, names);
+  std::string meant = nearest(name, names);
+  for (const auto& [other, ours] : kOtherNames)
+    if (other == name) meant = ours;
   throw InvalidInput(fmt::format("unknown command '{}'", name),
                      {.advice = meant.empty() ? "See: cohort --help"
                                               : fmt::format("Did you mean: cohort {}?", meant)});
@@ -119,6 +132,12 @@ int main(int argc, char** argv) {
   } catch (const cohort::InvalidInput& error) {
     cohort::log::error("{}", error.what());
     return 2;
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::error_code gone;
+    static_cast<void>(std::filesystem::current_path(gone));
+    cohort::log::error("{}{}", error.what(),
+                       gone ? ". The folder in which this was called is gone: go to another." : "");
+    return 1;
   } catch (const std::system_error& error) {
     cohort::log::error("{}. {}", error.what(), cohort::limits_advice());
     return 1;

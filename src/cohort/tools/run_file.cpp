@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
+#include "cohort/base/files/files.h"
 #include "cohort/base/log/log.h"
 #include "cohort/base/process/machine.h"
 #include "cohort/cluster/environment.h"
@@ -79,6 +80,18 @@ jobspec::KnownOptions known_run_options() {
   std::erase(known.names, "config");
   std::erase(known.names, "help");
   return known;
+}
+
+jobspec::JobSpec read_description(const std::string& file) {
+  const jobspec::KnownOptions known = known_run_options();
+  if (!file.ends_with(".json")) return jobspec::read_job_file(file, known);
+  if (!fs::is_regular_file(file))
+    throw InvalidInput(fmt::format("'{}' is no file", file), {.advice = "Check the path."});
+  try {
+    return jobspec::spec_from_json(read_file(file), known);
+  } catch (const InvalidInput& error) {
+    throw InvalidInput(fmt::format("{}: {}", file, error.message()), error.context());
+  }
 }
 
 jobspec::Machine this_machine() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "cohort/jobspec/resolve.h"
 #include "cohort/jobspec/spec_json.h"
@@ -11,6 +12,10 @@ namespace cohort::tools {
 
 // The options of `cohort run` that are keys of a description.
 jobspec::KnownOptions known_run_options();
+
+// A description: a job file, or JSON where the name ends in .json. Throws InvalidInput that names the
+// file.
+jobspec::JobSpec read_description(const std::string& file);
 
 // This machine, for resolve(): the cores, memory and GPUs that this process may use.
 jobspec::Machine this_machine();

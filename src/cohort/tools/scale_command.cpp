@@ -73,7 +73,8 @@ int wait_until_scaled(const std::filesystem::path& output, int workers, Deadline
 int scale_submitted(sdk::ServiceClient& client, const ScaleArguments& arguments,
                     Deadline deadline) {
   sdk::Job job = client.scale(job_name(client, arguments.job), *arguments.workers);
-  fmt::print("job {} is to have {} workers\n", escape_controls(job.id), *arguments.workers);
+  fmt::print("job {} is to have {} worker{}\n", escape_controls(job.id), *arguments.workers,
+             *arguments.workers == 1 ? "" : "s");
   std::fflush(stdout);
   int told = -1;
   while (!arguments.no_wait && job.instances != *arguments.workers) {
@@ -81,7 +82,7 @@ int scale_submitted(sdk::ServiceClient& client, const ScaleArguments& arguments,
       throw Error(fmt::format("job {} ended before it had {} workers ({})", job.id,
                               *arguments.workers, job.state));
     if (job.instances != std::exchange(told, job.instances)) {
-      fmt::print("{} of {} workers\n", job.instances, *arguments.workers);
+      fmt::print("it has {}\n", job.instances);
       std::fflush(stdout);
     }
     if (deadline.expired()) {

@@ -9,6 +9,8 @@
 #include "cohort/sdk/service_address.h"
 #include "cohort/service/service.h"
 #include "cohort/tools/commands.h"
+#include "cohort/tools/host_options.h"
+#include "cohort/tools/kubernetes_options.h"
 #include "cohort/tools/run_file.h"
 
 namespace cohort::tools {
@@ -24,6 +26,8 @@ Examples:
       for other machines: TLS, and a token for each user (cohort token create)
   cohort serve --cores 6 --memory 24g --retention-days 30 --retention-size 200g
       leaves some of the machine to others, and removes ended jobs that are not pinned
+  cohort serve --hosts node1:4,node2:4
+      jobs with engine = "hosts" run there unless they name hosts themselves
 
 Jobs go on when the service ends, and are found again by the next one. What it prints says where it
 listens; its log is standard error.
@@ -36,13 +40,15 @@ struct ServeArguments {
   int retention_days = service::RetentionPolicy{}.days;
   int idle = 600;
   bool on_demand = false;
+  launch::JobOptions hosts;  // its host options
+  KubernetesArguments kubernetes;
 };
 
 std::uint64_t bytes_of_option(const char* option, const std::string& text) {
   const auto bytes = jobspec::parse_memory(text);
-  if (!bytes || *bytes == 0)
-    throw InvalidInput(fmt::format("{} is '{}'", option, text),
-                       {.advice = "Give a size, as in: 24g, 512 MiB"});
+  if (!bytes || *bytes < (1u << 20))  // "200" is meant as something else than 200 bytes
+    throw InvalidInput(fmt::format("{} is '{}', but must be at least 1 MiB", option, text),
+                       {.advice = "Give a size with its unit, as in: 24g, 512 MiB"});
   return *bytes;
 }
 
@@ -77,6 +83,8 @@ service::ServiceOptions options_of(const ServeArguments& arguments) {
   if (!arguments.retention_size.empty())
     options.retention.most_bytes = bytes_of_option("--retention-size", arguments.retention_size);
   options.known = known_run_options();
+  options.host_words = host_words(arguments.hosts);
+  options.kubernetes = arguments.kubernetes.setup();
   return options;
 }
 
@@ -117,14 +125,17 @@ Command serve_command() {
     app.add_option("--gpus", arguments->gpus, "GPUs that jobs may hold together; all")
         ->check(CLI::Range(0, 4096));
     app.add_option("--retention-days", arguments->retention_days,
-                   "Removes jobs so many days after they ended, unless pinned; 30; 0: never")
+                   "Removes jobs so many days after they ended, unless pinned; 0: never [0]")
         ->check(CLI::Range(0, 36500));
     app.add_option("--retention-size", arguments->retention_size,
-                   "Removes the jobs that ended first, unless pinned, while all take more; 50g");
+                   "Removes the jobs that ended first, unless pinned, while all take more [never]");
     app.add_flag("--on-demand", arguments->on_demand,
                  "Ends by itself when there are no jobs and no requests");
     app.add_option("--idle-exit", arguments->idle, "With --on-demand: after so many seconds; 600")
         ->check(CLI::Range(1, 1'000'000));
+    declare_host_options(app, arguments->hosts);
+    arguments->kubernetes.declare_access(app);
+    arguments->kubernetes.declare_pods(app);
     return [arguments](const Words&, const Words&) { return serve(*arguments); };
   };
   return {"serve", "take jobs in, queue and run them", "[options]", declare};

@@ -2,16 +2,19 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
+#include "cohort/engine/slurm/slurm_options.h"
 #include "cohort/jobspec/catalogue.h"
 #include "cohort/jobspec/spec_toml.h"
 #include "cohort/jobspec/words.h"
 #include "cohort/tools/commands.h"
 #include "cohort/tools/job_fields.h"
 #include "cohort/tools/job_wait.h"
+#include "cohort/tools/kubernetes_options.h"
 #include "cohort/tools/platform_client.h"
 #include "cohort/tools/run_file.h"
 
@@ -31,6 +34,10 @@ Examples:
       what an estimator of a platform asks for
   cohort submit --print mpirun job.toml
       what would be started; nothing is
+  cohort submit --print slurm job.toml > job.sh; sbatch job.sh
+      the same job by hand, without a service
+  cohort submit --print kubernetes --image registry/train:1 -n 4 -- ./train | kubectl apply -f -
+      four pods of a Kubernetes cluster, without a service
 
 Without a service, this user's own is started; COHORT_SERVICE=https://HOST:PORT and COHORT_TOKEN name
 a shared one. A program that is a file here is found from wherever the job runs; files that it needs
@@ -44,26 +51,55 @@ struct SubmitArguments {
   JobFields fields;
   std::string file;
   std::string print;
+  KubernetesArguments kubernetes;
   bool wait = false;
   bool follow = false;
 };
 
-// `python3 train.py`: the first word behind the program that is no option, where it names a file
-// here, by its whole path. Files of a source folder are found there.
+bool is_script(const fs::path& file) {
+  return file.extension() == ".py" || file.extension() == ".sh";
+}
+
+void anchor_file(std::string& word) {
+  std::error_code ignored;
+  if (fs::is_regular_file(word, ignored)) word = fs::absolute(word).lexically_normal().string();
+}
+
+// `train.py`, or `python3 train.py`: the first word behind the program that is no option, where it
+// names a file here, by its whole path. Files of a source folder are found there.
 void anchor_script(jobspec::JobSpec& spec) {
-  if (!spec.source_dir.empty() || !spec.source.empty() || spec.program.size() < 2) return;
-  for (std::size_t i = 1; i < spec.program.size(); ++i) {
-    std::string& word = spec.program[i];
-    if (word.starts_with('-')) continue;
-    std::error_code ignored;
-    if (fs::is_regular_file(word, ignored)) word = fs::absolute(word).lexically_normal().string();
-    return;
+  Words& words = spec.program;
+  if (!spec.source_dir.empty() || !spec.source.empty() || words.empty()) return;
+  if (is_script(words.front())) return anchor_file(words.front());
+  const auto script = std::find_if(words.begin() + 1, words.end(),
+                                   [](const auto& word) { return !word.starts_with('-'); });
+  if (script != words.end()) anchor_file(*script);
+}
+
+// Elsewhere the program itself is what is submitted.
+jobspec::JobSpec read_submitted(const std::string& file) {
+  const fs::path extension = fs::path(file).extension();
+  const bool is_description = extension == ".toml" || extension == ".json";
+  std::error_code ignored;
+  if (is_script(file) ||
+      (!is_description && fs::is_regular_file(file, ignored) && ::access(file.c_str(), X_OK) == 0))
+    throw InvalidInput(fmt::format("'{}' is a program, not a job file", file),
+                       {.advice = fmt::format("Put it behind --, as in: cohort submit -- {}{}",
+                                              extension == ".py" ? "python3 " : "", file)});
+  if (!is_description && !fs::exists(file, ignored)) {
+    const bool is_pair = file.find('=') != file.npos;
+    throw InvalidInput(
+        fmt::format("'{}' is no job file: there is no such file", file),
+        {.advice = is_pair ? "Write the option again before each value, as in: --hyperparameter "
+                             "a=1 --hyperparameter b=2."
+                           : "Put a program behind --, as in: cohort submit -n 2 -- ./train"});
   }
+  return read_description(file);
 }
 
 jobspec::JobSpec described_job(const SubmitArguments& arguments, const Words& program) {
   jobspec::JobSpec spec;
-  if (!arguments.file.empty()) spec = jobspec::read_job_file(arguments.file, known_run_options());
+  if (!arguments.file.empty()) spec = read_submitted(arguments.file);
   spec = arguments.fields.over(std::move(spec));
   if (!program.empty()) {
     spec.program = program;
@@ -73,8 +109,9 @@ jobspec::JobSpec described_job(const SubmitArguments& arguments, const Words& pr
     throw InvalidInput("no program to submit",
                        {.advice = "Put it behind --, as in: cohort submit -n 2 -- ./train; or name "
                                   "a job file, or --entry-point."});
+  if (arguments.print.starts_with("kubernetes")) spec.engine = "kubernetes";
   jobspec::anchor_paths(spec, fs::current_path());
-  anchor_script(spec);
+  if (spec.engine != "kubernetes") anchor_script(spec);
   return spec;
 }
 
@@ -93,28 +130,62 @@ std::string command_line(const jobspec::ResolvedJob& job, bool mpirun) {
   return jobspec::shell_text(words);
 }
 
-void print_job(const jobspec::JobSpec& spec, const std::string& form) {
+// What a machine of a cluster has is for its scheduler to say.
+jobspec::Machine any_machine() {
+  jobspec::Machine machine = this_machine();
+  machine.size = {.cores = 1e6, .memory_bytes = 1ULL << 60, .gpus = 1'000'000};
+  machine.hosts = 1'000'000;
+  return machine;
+}
+
+// The words of `cohort run` behind the hosts; mpirun finds the nodes, and Slurm hands out GPUs.
+Words run_words_under_slurm(const jobspec::ResolvedJob& job) {
+  Words words = job.run_words;
+  const auto gpus = std::find(words.begin(), words.end(), "--gpus-per-worker");
+  if (words.end() - gpus >= 2) words.erase(gpus, gpus + 2);
+  words.emplace_back("--");
+  if (!job.mpirun_words.empty()) {
+    words.emplace_back("mpirun");
+    words.insert(words.end(), job.mpirun_words.begin(), job.mpirun_words.end());
+  }
+  words.insert(words.end(), job.program.begin(), job.program.end());
+  return words;
+}
+
+void print_job(const jobspec::JobSpec& spec, const std::string& form,
+               const KubernetesArguments& kubernetes) {
   if (form == "toml") return fmt::print("{}", jobspec::to_toml(spec));
   if (form == "json") return fmt::print("{}\n", jobspec::to_json(spec));
+  const bool on_slurm = form == "slurm", on_kubernetes = form.starts_with("kubernetes");
   const auto job =
-      jobspec::resolve(spec, this_machine(), jobspec::read_catalogues(sdk::default_root()));
+      jobspec::resolve(spec, on_slurm || on_kubernetes ? any_machine() : this_machine(),
+                       jobspec::read_catalogues(sdk::default_root()));
+  for (const auto& note : job.notes) log::info("{}", note);
+  if (on_slurm) return fmt::print("{}", engine::slurm_script(job, run_words_under_slurm(job)));
+  if (on_kubernetes) return fmt::print("{}", kubernetes_text(job, form, kubernetes.pod_options()));
   if (form == "mpirun" && job.mpirun_words.empty())
     throw InvalidInput("the job is not started by mpirun",
                        {.advice = "Add --distribution mpi, or print it with --print shell."});
-  for (const auto& note : job.notes) log::info("{}", note);
   for (const auto& [name, value] : job.env) fmt::print("{}={} ", name, shell_quote(value));
   fmt::print("{}\n", command_line(job, form == "mpirun"));
 }
 
 int submit_job(const SubmitArguments& arguments, const Words& program) {
-  const std::vector<std::string> forms = {"shell", "mpirun", "toml", "json"};
+  const std::vector<std::string> forms = {"shell",
+                                          "mpirun",
+                                          "slurm",
+                                          "toml",
+                                          "json",
+                                          "kubernetes",
+                                          "kubernetes-jobset",
+                                          "kubernetes-account"};
   if (!arguments.print.empty() &&
       std::find(forms.begin(), forms.end(), arguments.print) == forms.end())
     throw InvalidInput(
         fmt::format("--print '{}' is not one of {}", arguments.print, join(forms, ", ")));
   const jobspec::JobSpec spec = described_job(arguments, program);
   if (!arguments.print.empty()) {
-    print_job(spec, arguments.print);
+    print_job(spec, arguments.print, arguments.kubernetes);
     return 0;
   }
   sdk::ServiceClient client(sdk::find_or_start_service());
@@ -140,8 +211,9 @@ Command submit_command() {
     app.add_flag("--wait", arguments->wait, "Return when the job has ended")->group("Waiting");
     app.add_flag("--follow", arguments->follow, "The same, and show its log")->group("Waiting");
     app.add_option("--print", arguments->print, "Print what would be started; start nothing")
-        ->type_name("shell|mpirun|toml|json")
+        ->type_name("shell|mpirun|slurm|toml|json|kubernetes|kubernetes-jobset|kubernetes-account")
         ->group("Waiting");
+    arguments->kubernetes.declare_pods(app);
     return
         [arguments](const Words&, const Words& program) { return submit_job(*arguments, program); };
   };

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
@@ -30,6 +31,7 @@ the service, its owner needs no token. The exit code is 0 when it was done, 2 wh
 struct TokenArguments {
   std::string what, subject, role = "user";
   int days = 90;
+  bool json = false;
 };
 
 void require_subject(const TokenArguments& arguments, const char* what, const char* example) {
@@ -46,8 +48,19 @@ void print_new(const sdk::TokenInfo& token) {
   fmt::print("{}\n", escape_controls(token.token));
 }
 
-void list_tokens(sdk::ServiceClient& client) {
+void list_tokens(sdk::ServiceClient& client, bool as_json) {
   const auto tokens = client.tokens();
+  if (as_json) {
+    auto list = nlohmann::ordered_json::array();
+    for (const auto& token : tokens)
+      list.push_back({{"id", token.id},
+                      {"user", token.user},
+                      {"role", token.role},
+                      {"created", token.created},
+                      {"expires", token.expires}});
+    fmt::print("{}\n", list.dump(2));
+    return;
+  }
   if (tokens.empty()) fmt::print("no tokens\n");
   for (const auto& token : tokens)
     fmt::print("{}  {}  {}  made {}{}{}\n", escape_controls(token.id), escape_controls(token.user),
@@ -74,7 +87,7 @@ int manage_tokens(const TokenArguments& arguments) {
     require_subject(arguments, "the id of a token", "3f9a");
   sdk::ServiceClient client(sdk::find_or_start_service());
   if (arguments.what == "list") {
-    list_tokens(client);
+    list_tokens(client, arguments.json);
   } else if (arguments.what == "create") {
     print_new(client.add_token(arguments.subject, arguments.role, arguments.days));
   } else if (arguments.what == "rotate") {
@@ -98,6 +111,7 @@ Command token_command() {
     app.add_option("--role", arguments->role, "What the user may do [user]")
         ->type_name("viewer|user|admin");
     app.add_option("--days", arguments->days, "Until it expires [90]")->type_name("N");
+    app.add_flag("--json", arguments->json, "list: as a JSON array");
     return [arguments](const Words&, const Words&) { return manage_tokens(*arguments); };
   };
   return {"token", "make, list and remove tokens of a shared service",

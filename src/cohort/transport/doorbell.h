@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cohort/base/deadline.h"
+#include "cohort/base/process/wait_interrupt.h"
 #include "cohort/transport/futex.h"
 
 namespace cohort::transport {
@@ -32,7 +33,8 @@ class alignas(64) Doorbell {
     futex_wake_all(epoch_);
   }
 
-  // Returns when `ready()` is true (true) or the deadline has passed (false).
+  // Returns when `ready()` is true (true) or the deadline has passed (false). Throws Interrupted
+  // (wait_interrupt.h).
   template <typename Ready>
   bool wait(Ready&& ready, Patience patience, Deadline deadline) {
     for (int i = 0; i < patience.yields; ++i) {
@@ -43,13 +45,14 @@ class alignas(64) Doorbell {
       ::sched_yield();
     }
     while (true) {
+      WaitInterrupt::ask();
       const std::uint32_t seen = epoch_.load();
       sleepers_.fetch_add(1);
       const bool done = ready();
-      const bool in_time = done || futex_wait(epoch_, seen, deadline);
+      const bool in_time = done || futex_wait(epoch_, seen, WaitInterrupt::limit(deadline));
       sleepers_.fetch_sub(1);
       if (done) return true;
-      if (!in_time) return ready();
+      if (!in_time && deadline.expired()) return ready();
     }
   }
 

@@ -1,6 +1,7 @@
 #include "cohort/transport/rendezvous.h"
 
 #include "cohort/base/error.h"
+#include "cohort/base/process/wait_interrupt.h"
 
 namespace cohort::transport {
 
@@ -13,9 +14,7 @@ void MemoryRendezvous::set(const std::string& key, const std::string& value, Dea
 std::string MemoryRendezvous::get(const std::string& key, Deadline deadline) {
   std::unique_lock lock(mutex_);
   const auto present = [&] { return values_.contains(key); };
-  if (deadline.is_never())
-    changed_.wait(lock, present);
-  else if (!changed_.wait_until(lock, deadline.when(), present))
+  if (!wait_interruptibly(changed_, lock, present, deadline))
     throw TimeoutError(fmt::format("no rank set '{}' in time", key));
   return values_.at(key);
 }

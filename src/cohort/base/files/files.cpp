@@ -28,7 +28,7 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text, mode_t mode) {
-  std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::getpid());
+  std::string temporary = fmt::format("{}.{}.tmp", path.string(), ::gettid());
   const auto make = [&] {
     return ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
   };

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
@@ -90,6 +92,19 @@ TEST(OwnedFiles, AFileIsNotWrittenThroughALink) {
   struct stat status {};
   ASSERT_EQ(::stat((scratch / "record").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+TEST(OwnedFiles, ThreadsMayWriteOneFileAtOnce) {
+  ScratchFolder scratch;
+  const std::string text(4096, 'x');
+  std::vector<std::jthread> writers;
+  for (int i = 0; i < 4; ++i)
+    writers.emplace_back([&] {
+      for (int round = 0; round < 200; ++round)
+        EXPECT_NO_THROW(write_file_atomically(scratch / "record", text));
+    });
+  writers.clear();
+  EXPECT_EQ(read_file(scratch / "record"), text);
 }
 
 }  // namespace

@@ -238,7 +238,9 @@ std::string HttpReplyReader::read(Deadline deadline) { return state_->read(deadl
 
 HttpClient::HttpClient(HttpClientOptions options)
     : options_(std::move(options)),
-      tls_(options_.tls ? std::make_unique<TlsClientContext>(options_.ca_file) : nullptr) {}
+      tls_(options_.tls ? std::make_unique<TlsClientContext>(options_.ca_file, options_.certificate,
+                                                             options_.key)
+                        : nullptr) {}
 HttpClient::~HttpClient() = default;
 
 HttpReplyReader HttpClient::open(const HttpCall& call, Deadline deadline) const {

@@ -40,8 +40,9 @@ struct HttpClientOptions {
   Endpoint server;
   bool tls = false;
   std::filesystem::path ca_file =
-      {};                    // whom a TLS server is checked against; the system's if empty
-  HttpHeaders headers = {};  // of every request: {"Authorization", "Bearer ..."}
+      {};  // whom a TLS server is checked against; the system's if empty
+  std::filesystem::path certificate = {}, key = {};  // by which this side proves itself; PEM
+  HttpHeaders headers = {};            // of every request: {"Authorization", "Bearer ..."}
   const HttpCancel* cancel = nullptr;  // must outlive the client's calls
 
   // "http://host:port", "https://host[:port]", "unix:/path". Throws InvalidInput.

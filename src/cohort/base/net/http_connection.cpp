@@ -1,5 +1,6 @@
 #include "cohort/base/net/http_connection.h"
 
+#include <strings.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
@@ -17,7 +18,8 @@ namespace http = beast::http;
 
 constexpr std::size_t kReadAtOnce = 16 * 1024;
 constexpr std::size_t kSendAtOnce = std::size_t{1} << 20;
-constexpr std::size_t kLeastBudget = 4 * 1024;  // what a piece costs, however small
+constexpr std::chrono::milliseconds kSendTime{5};  // of a stream that is slow to make its bytes
+constexpr std::size_t kLeastBudget = 4 * 1024;     // what a piece costs, however small
 constexpr int kNoContent = 204, kNotModified = 304, kBadRequest = 400, kTooLarge = 413,
               kHeadTooLarge = 431, kInternalError = 500;
 
@@ -81,6 +83,8 @@ HttpConnection::Phase HttpConnection::phase() const {
     case State::reading:
       if (sink_) return Phase::upload;
       return served_ > 0 && input_.empty() && !parser_->got_some() ? Phase::idle : Phase::request;
+    case State::thinking:
+      return Phase::thinking;
     case State::answering:
       return stream_ ? Phase::stream : Phase::answer;
     case State::ending:
@@ -107,6 +111,7 @@ std::size_t HttpConnection::pending() const {
 void HttpConnection::advance(std::uint32_t events) {
   is_busy_ = false;
   if (state_ == State::greeting && !greet()) return;
+  if (state_ == State::thinking && events & (EPOLLHUP | EPOLLERR)) state_ = State::over;
   // A stream whose reader has closed its side has no reader any more.
   if (stream_ && events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) state_ = State::over;
   if (state_ == State::answering || (state_ == State::reading && has_output())) send();
@@ -117,6 +122,11 @@ void HttpConnection::advance(std::uint32_t events) {
 }
 
 void HttpConnection::wake() {
+  if (state_ == State::thinking) {
+    take_later();
+    if (state_ != State::thinking) advance(0);
+    return;
+  }
   if (!is_waiting()) return;
   then_ = BodyStream::Then::more();
   advance(0);
@@ -185,8 +195,9 @@ bool HttpConnection::take_head() {
               .peer = peer_,
               .wake = wake_};
   parser_->eager(true);
-  if (says_twice(request_.headers) ||
-      (find_header(request_.headers, "transfer-encoding") && !parser_->chunked()))
+  // No other coding than chunks is undone here.
+  const std::string* coding = find_header(request_.headers, "transfer-encoding");
+  if (says_twice(request_.headers) || (coding && ::strcasecmp(coding->c_str(), "chunked") != 0))
     return refuse(kBadRequest), false;
   HttpDecision decision;
   if (handlers_.on_head) decision = handlers_.on_head(request_);
@@ -219,7 +230,23 @@ void HttpConnection::refuse(int status) {
   answer({.status = status, .body = reason_of(status) + "\n", .type = "text/plain"});
 }
 
+void HttpConnection::take_later() {
+  std::optional<HttpResponse> response;
+  try {
+    response = later_->take();
+  } catch (const std::exception& error) {
+    log::warning("{} could not answer: {}", handlers_.name, error.what());
+    return refuse(kInternalError);
+  }
+  if (response) answer(*std::move(response));
+}
+
 void HttpConnection::answer(HttpResponse response) {
+  later_ = std::move(response.later);
+  if (later_) {
+    state_ = State::thinking;
+    return;
+  }
   const bool has_head = parser_->is_header_done();
   const bool is_old = has_head && parser_->get().version() < 11;  // knows no chunks
   const bool has_body = response.status != kNoContent && response.status != kNotModified &&
@@ -250,6 +277,7 @@ void HttpConnection::answer(HttpResponse response) {
 
 void HttpConnection::send() {
   std::size_t budget = kSendAtOnce;
+  const auto turn_ends = std::chrono::steady_clock::now() + kSendTime;
   while (true) {
     while (has_output()) {
       const iovec place{output_.data() + sent_, output_.size() - sent_};
@@ -266,7 +294,7 @@ void HttpConnection::send() {
     sent_ = 0;
     if (state_ != State::answering) return;
     if (!stream_) return end_answer();
-    if (is_waiting() || budget == 0) return;
+    if (is_waiting() || budget == 0 || std::chrono::steady_clock::now() > turn_ends) return;
     pull();
     budget -= std::min(budget, std::max(output_.size(), kLeastBudget));
     if (state_ == State::over) return;

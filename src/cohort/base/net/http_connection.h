@@ -22,7 +22,8 @@ struct HttpHandlers {
 
 // The requests of one connection and their answers, one after the other, fed by an event loop;
 // never blocks. Confined to one thread; destroyed by its owner only, not by what it calls.
-//   greeting -> reading -> answering -> reading, or ending -> over
+//   greeting -> reading (-> thinking) -> answering -> reading, or ending -> over
+// `thinking`: the answer comes later.
 // `ending`: the last answer is written, and what the peer still sends is thrown away, so that the
 // answer is not lost to a reset; no more than a body may have. Nothing is read while an answer is
 // written. The owner ends a phase that takes too long.
@@ -30,7 +31,7 @@ struct HttpHandlers {
 class HttpConnection {
  public:
   // What the owner's clock measures.
-  enum class Phase { idle, request, upload, answer, stream, ending, over };
+  enum class Phase { idle, request, upload, thinking, answer, stream, ending, over };
 
   // `limits` and `handlers` must outlive it. `wake`: what requests carry.
   HttpConnection(std::unique_ptr<Channel> channel, HttpPeer peer, const HttpLimits& limits,
@@ -53,12 +54,12 @@ class HttpConnection {
 
   // Reads and writes what can be, a bounded part of it, and serves a request that is whole.
   void advance(std::uint32_t events);
-  void wake();  // asks a stream that waits
+  void wake();  // asks a stream that waits, or for a later answer
   // Instead of the request that is being read.
   void refuse(int status);
 
  private:
-  enum class State { greeting, reading, answering, ending, over };
+  enum class State { greeting, reading, thinking, answering, ending, over };
   class Parser;
   bool greet();
   bool read();
@@ -66,6 +67,7 @@ class HttpConnection {
   void parse_more();
   bool take_head();
   bool take_body();
+  void take_later();
   void answer(HttpResponse response);
   void send();
   void pull();
@@ -90,6 +92,7 @@ class HttpConnection {
   std::size_t thrown_away_ = 0;
 
   // The answer.
+  std::unique_ptr<LaterAnswer> later_;
   std::string output_;
   std::size_t sent_ = 0;  // of output_
   std::unique_ptr<BodyStream> stream_;

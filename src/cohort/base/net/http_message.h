@@ -47,12 +47,24 @@ struct HttpRequest {
   std::function<void()> wake = {};
 };
 
+struct HttpResponse;
+
+// An answer that is made on another thread. On the server's thread; destroyed early when the
+// connection ends.
+class LaterAnswer {
+ public:
+  virtual ~LaterAnswer() = default;
+  // Called when the request's `wake` was: the answer, or nothing: not yet. An exception is a 500.
+  virtual std::optional<HttpResponse> take() = 0;
+};
+
 struct HttpResponse {
   int status = 200;
   std::string body = {};
   std::string type = "application/octet-stream";
   HttpHeaders headers = {};                      // beside type, length and connection
   std::unique_ptr<BodyStream> stream = nullptr;  // instead of `body`
+  std::unique_ptr<LaterAnswer> later = nullptr;  // instead of all others
 };
 
 // Takes the body of one request in as it comes, instead of memory. On the server's thread;
@@ -76,14 +88,17 @@ struct HttpDecision {
 
 // What clients can make a server spend, whatever they send.
 struct HttpLimits {
-  std::size_t head = 8 * 1024;                 // request line and headers
-  std::size_t body = std::size_t{1} << 20;     // of one request, in memory
-  std::size_t pending = std::size_t{8} << 20;  // requests not complete and answers not taken, all
-  std::size_t connections = 256;            // past it the oldest goes, one without a stream first
-  std::chrono::milliseconds time{5000};     // of one request, and again of its answer
-  int requests = 1;                         // of one connection
-  std::chrono::milliseconds idle{30'000};   // between two requests of a connection
-  std::chrono::milliseconds stall{60'000};  // of a stream's reader or a sink's writer: no byte
+  std::size_t head = 8 * 1024;              // request line and headers
+  std::size_t body = std::size_t{1} << 20;  // of one request, in memory
+  // Of all requests that are not complete and answers that are not taken. Past it a request with a
+  // body is refused, and the largest answers that wait for their readers are dropped.
+  std::size_t pending = std::size_t{8} << 20;
+  std::size_t connections = 256;           // past it the oldest goes, one without a stream first
+  std::chrono::milliseconds time{5000};    // of one request, and again of its answer
+  int requests = 1;                        // of one connection
+  std::chrono::milliseconds idle{30'000};  // between two requests of a connection
+  std::chrono::milliseconds stall{
+      60'000};  // no byte of a stream's reader or a sink's writer, no later answer
 };
 
 }  // namespace cohort

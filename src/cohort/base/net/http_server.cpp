@@ -165,12 +165,13 @@ class HttpServer::Loop {
     settle(id, clients_.emplace(id, std::move(client)).first->second);
   }
 
-  // The oldest, of those that neither follow a stream nor send a long body if there is one.
+  // The oldest, of those that neither follow a stream, nor send a long body, nor wait for a later
+  // answer if there is one.
   void drop_one() {
     refusals_.warning("dropped the oldest connection: there are too many");
     const auto found = std::ranges::find_if(clients_, [](const auto& item) {
       const Phase phase = item.second.connection->phase();
-      return phase != Phase::stream && phase != Phase::upload;
+      return phase != Phase::stream && phase != Phase::upload && phase != Phase::thinking;
     });
     erase(found != clients_.end() ? found->first : clients_.begin()->first);
   }
@@ -211,6 +212,20 @@ class HttpServer::Loop {
       return erase(id);
     }
     settle(id, client);
+    while (pending_ > limits_.pending && drop_unread()) continue;
+  }
+
+  // The largest answer that is not being taken. False: there is none.
+  bool drop_unread() {
+    auto worst = clients_.end();
+    for (auto it = clients_.begin(); it != clients_.end(); ++it)
+      if (it->second.connection->phase() == Phase::answer &&
+          (worst == clients_.end() || it->second.pending > worst->second.pending))
+        worst = it;
+    if (worst == clients_.end()) return false;
+    refusals_.warning("dropped an answer that is not taken: too much is kept for readers");
+    erase(worst->first);
+    return true;
   }
 
   void settle(Id id, Client& client) {
@@ -242,6 +257,7 @@ class HttpServer::Loop {
       case Phase::idle:
         return limits_.idle;
       case Phase::upload:
+      case Phase::thinking:
       case Phase::stream:
         return limits_.stall;
       case Phase::ending:

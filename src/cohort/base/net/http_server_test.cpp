@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <mutex>
 #include <random>
 #include <vector>
 
@@ -112,6 +113,8 @@ TEST_F(Http, WhatIsNoRequestIsRefused) {
   EXPECT_THAT(ask("PUT / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx"),
               StartsWith("HTTP/1.1 400 "));
   EXPECT_THAT(ask("PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"),
+              StartsWith("HTTP/1.1 400 "));
+  EXPECT_THAT(ask("PUT / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
               StartsWith("HTTP/1.1 400 "));
   EXPECT_EQ(handled_, 0);
 }
@@ -351,6 +354,86 @@ TEST_F(Http, ARefusalByTheHeadKeepsTheConnectionWhereThereIsNoBody) {
   EXPECT_THAT(ask("GET / HTTP/1.1\r\n\r\nPUT / HTTP/1.1\r\nContent-Length: 9\r\n\r\nGET / HTT"),
               MatchesRegex("HTTP/1.1 401 [^:]*(.|\n)*: keep-alive\r\n\r\nHTTP/1.1 401 (.|\n)*"
                            ": close\r\n\r\n"));
+}
+
+// Made of what another thread puts in.
+class TestLater : public LaterAnswer {
+ public:
+  struct Box {
+    std::mutex mutex;
+    std::optional<std::string> text;
+    std::function<void()> wake;
+  };
+  explicit TestLater(std::shared_ptr<Box> box) : box_(std::move(box)) {}
+  std::optional<HttpResponse> take() override {
+    const std::lock_guard lock(box_->mutex);
+    if (!box_->text) return std::nullopt;
+    if (box_->text->empty()) throw Error("nothing to say");
+    return HttpResponse{.body = *box_->text};
+  }
+
+ private:
+  std::shared_ptr<Box> box_;
+};
+
+TEST_F(Http, AnAnswerMayComeLaterAndOthersAreServedMeanwhile) {
+  const auto box = std::make_shared<TestLater::Box>();
+  start({.requests = 3}, [box](HttpRequest request) {
+    if (request.target == "/now") return HttpResponse{.body = "now"};
+    const std::lock_guard lock(box->mutex);
+    box->wake = request.wake;
+    HttpResponse response;
+    response.later = std::make_unique<TestLater>(box);
+    return response;
+  });
+  // Once the server has asked for an answer: gives it this one; none: "not yet".
+  const auto put = [&](std::optional<std::string> text) {
+    const Deadline limit = soon();
+    while (!limit.expired()) {
+      const std::lock_guard lock(box->mutex);
+      if (!box->wake) continue;
+      box->text = text;
+      box->wake();
+      if (text) box->wake = nullptr;
+      return;
+    }
+    ADD_FAILURE() << "it was never asked";
+  };
+  const UniqueFd waits = connect();
+  send_all(waits.get(), "GET /later HTTP/1.1\r\n\r\nGET /now HTTP/1.0\r\n\r\n", soon(),
+           "the server");
+  put(std::nullopt);
+  EXPECT_THAT(ask("GET /now HTTP/1.0\r\n\r\n"), EndsWith("now"));
+  put("later");
+  EXPECT_THAT(read_all(waits.get()),
+              AllOf(HasSubstr("\r\n\r\nlaterHTTP/1.1 200"), EndsWith("now")));
+  {
+    const UniqueFd gone = connect();
+    send_all(gone.get(), "GET /later HTTP/1.1\r\n\r\n", soon(), "the server");
+    put(std::nullopt);
+  }
+  put("to no reader");
+  const UniqueFd fails = connect();
+  send_all(fails.get(), "GET /later HTTP/1.0\r\n\r\n", soon(), "the server");
+  put("");
+  EXPECT_THAT(read_all(fails.get()), StartsWith("HTTP/1.1 500"));
+}
+
+TEST_F(Http, AnswersThatAreNotTakenAreBounded) {
+  constexpr std::size_t kAnswer = std::size_t{16} << 20;  // more than the system keeps
+  start({.pending = 2 * kAnswer, .time = std::chrono::minutes(2)}, [](HttpRequest request) {
+    return HttpResponse{.body = std::string(request.target == "/large" ? kAnswer : 1, 'x')};
+  });
+  std::vector<UniqueFd> readers;
+  for (int i = 0; i < 8; ++i) {
+    readers.push_back(connect());
+    send_all(readers.back().get(), "GET /large HTTP/1.0\r\n\r\n", soon(), "the server");
+    EXPECT_THAT(ask("GET /small HTTP/1.0\r\n\r\n"), EndsWith("x"));
+  }
+  int whole = 0;
+  for (const UniqueFd& reader : readers) whole += read_all(reader.get()).size() > kAnswer ? 1 : 0;
+  EXPECT_GE(whole, 1);
+  EXPECT_LE(whole, 3);
 }
 
 TEST_F(Http, AUnixSocketIsItsUsersAloneAndSaysWhoIsThere) {

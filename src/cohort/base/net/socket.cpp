@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "cohort/base/error.h"
+#include "cohort/base/process/wait_interrupt.h"
 
 namespace cohort {
 namespace {
@@ -194,6 +195,7 @@ UniqueFd connect_with_retry(const Endpoint& endpoint, Deadline deadline) {
       if (!reason) throw;
       give_up();
     }
+    WaitInterrupt::ask();
     auto nap = std::min<Deadline::Clock::duration>(pause, deadline.remaining());
     ::poll(nullptr, 0, static_cast<int>(std::chrono::ceil<milliseconds>(nap).count()));
     pause = std::min(pause * 2, milliseconds(200));

@@ -3,6 +3,10 @@
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509_vfy.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "cohort/base/error.h"
 #include "cohort/base/net/tls_socket.h"
@@ -34,8 +38,22 @@ SslPtr new_connection(SSL_CTX* context) {
 }
 
 InvalidInput bad_file(const char* what, const std::filesystem::path& path, const char* advice) {
-  return InvalidInput(fmt::format("cannot use {} as {}: {}", path.string(), what, openssl_reason()),
+  const std::string reason =  // OpenSSL has none for a file that it cannot open
+      ::access(path.c_str(), R_OK) == 0 ? openssl_reason() : std::string(std::strerror(errno));
+  return InvalidInput(fmt::format("cannot use {} as {}: {}", path.string(), what, reason),
                       {.advice = advice});
+}
+
+// Throws InvalidInput that names the file.
+void use_own_certificate(SSL_CTX* context, const std::filesystem::path& certificate,
+                         const std::filesystem::path& key) {
+  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });  // never asks
+  if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1)
+    throw bad_file("a TLS certificate", certificate, "Give a PEM file.");
+  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(context) != 1)
+    throw bad_file("the key of that certificate", key,
+                   "Give the PEM file of the certificate's own key, without a password.");
 }
 
 }  // namespace
@@ -47,15 +65,8 @@ struct TlsServerContext::State {
 TlsServerContext::TlsServerContext(const std::filesystem::path& certificate,
                                    const std::filesystem::path& key)
     : state_(std::make_unique<State>()) {
-  SSL_CTX* context = state_->context.get();
   ERR_clear_error();
-  SSL_CTX_set_default_passwd_cb(context, [](char*, int, int, void*) { return -1; });  // never asks
-  if (SSL_CTX_use_certificate_chain_file(context, certificate.c_str()) != 1)
-    throw bad_file("a TLS certificate", certificate, "Give a PEM file.");
-  if (SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1 ||
-      SSL_CTX_check_private_key(context) != 1)
-    throw bad_file("the key of that certificate", key,
-                   "Give the PEM file of the certificate's own key, without a password.");
+  use_own_certificate(state_->context.get(), certificate, key);
 }
 TlsServerContext::~TlsServerContext() = default;
 
@@ -69,7 +80,9 @@ struct TlsClientContext::State {
   SslContextPtr context = new_context(TLS_client_method());
 };
 
-TlsClientContext::TlsClientContext(const std::filesystem::path& ca_file)
+TlsClientContext::TlsClientContext(const std::filesystem::path& ca_file,
+                                   const std::filesystem::path& certificate,
+                                   const std::filesystem::path& key)
     : state_(std::make_unique<State>()) {
   SSL_CTX* context = state_->context.get();
   ERR_clear_error();
@@ -79,6 +92,7 @@ TlsClientContext::TlsClientContext(const std::filesystem::path& ca_file)
   } else if (SSL_CTX_load_verify_locations(context, ca_file.c_str(), nullptr) != 1) {
     throw bad_file("certificates to trust", ca_file, "Give a PEM file.");
   }
+  if (!certificate.empty()) use_own_certificate(context, certificate, key);
 }
 TlsClientContext::~TlsClientContext() = default;
 

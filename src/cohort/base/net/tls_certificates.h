@@ -25,8 +25,11 @@ class TlsServerContext {
 
 class TlsClientContext {
  public:
-  // `ca_file`: PEM file of the certificates to trust; the system's if empty. Throws InvalidInput.
-  explicit TlsClientContext(const std::filesystem::path& ca_file);
+  // `ca_file`: PEM file of the certificates to trust; the system's if empty. `certificate` and
+  // `key`: PEM files by which this side proves itself; empty: it does not. Throws InvalidInput.
+  explicit TlsClientContext(const std::filesystem::path& ca_file,
+                            const std::filesystem::path& certificate = {},
+                            const std::filesystem::path& key = {});
   ~TlsClientContext();
   // `host`: the name or IP address that the server's certificate must be for.
   std::unique_ptr<Channel> make_channel(UniqueFd socket, const std::string& host) const;

@@ -74,9 +74,12 @@ class TlsSocket : public Channel {
     if (error == SSL_ERROR_SSL) {
       const std::string reason = openssl_reason();
       const long verdict = SSL_get_verify_result(ssl_.get());
+      if (verdict == X509_V_OK)
+        throw AuthError(fmt::format("TLS with the other side failed: {}", reason));
       throw AuthError(
-          fmt::format("TLS with the other side failed: {}",
-                      verdict == X509_V_OK ? reason : X509_verify_cert_error_string(verdict)));
+          fmt::format("TLS with the other side failed: {}", X509_verify_cert_error_string(verdict)),
+          {.advice = "Name a PEM file with a certificate to trust (COHORT_CA_FILE), and "
+                     "the host as the certificate does."});
     }
     return failure(error);
   }

@@ -11,6 +11,7 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/log/log.h"
 #include "cohort/base/process/process.h"
+#include "cohort/base/process/wait_interrupt.h"
 #include "cohort/base/text.h"
 
 namespace cohort::cluster {
@@ -162,6 +163,7 @@ MeetingWatch::MeetingWatch(const fs::path& folder)
 }
 
 void MeetingWatch::await_change(Deadline deadline) {
+  WaitInterrupt::ask();
   pollfd entry{events_.get(), POLLIN, 0};
   const auto limit = std::min(deadline.when(), Deadline::Clock::now() + kLongestLook);
   ::poll(&entry, events_ ? 1 : 0, Deadline::at(limit).poll_timeout_ms());

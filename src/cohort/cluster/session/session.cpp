@@ -64,6 +64,7 @@ SessionOptions SessionOptions::from(const Environment& environment) {
   options.insecure = insecure == "1";
   options.meeting_folder = environment.find_value("COHORT_MEET").value_or("");
   options.runtime_folder = environment.find_value("XDG_RUNTIME_DIR").value_or("");
+  options.home_folder = environment.find_value("HOME").value_or("");
   return options;
 }
 

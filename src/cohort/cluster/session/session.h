@@ -25,9 +25,11 @@ struct SessionOptions {
   bool insecure = false;  // accept a store that others on the network can reach, without a secret
   // Where tasks meet that know their ranks only (meeting.h): COHORT_MEET and XDG_RUNTIME_DIR.
   std::string meeting_folder, runtime_folder;
+  // HOME: where tasks meet that Slurm starts on several nodes, in the folder .cache/cohort.
+  std::string home_folder = {};
 
-  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE, COHORT_MEET, XDG_RUNTIME_DIR. Throws
-  // InvalidInput.
+  // COHORT_SECRET_FD, COHORT_SECRET_FILE, COHORT_INSECURE, COHORT_MEET, XDG_RUNTIME_DIR, HOME.
+  // Throws InvalidInput.
   static SessionOptions from(const Environment& environment);
 };
 
@@ -46,7 +48,8 @@ using TaskEventHandler = std::function<void(const TaskId& task, TaskEvent event)
 // hand with TF_CONFIG, hosted by the chief on its own address; else, for tasks that know their
 // ranks only (mpirun, srun, torchrun), hosted by rank 0: on one host, or with a COHORT_MEET that
 // all hosts share, the others find it by a note (meeting.h), and the job gets a secret if it has
-// none; across hosts at the port after role.master's. Alone there is none, and every call returns
+// none; across hosts at the port after role.master's, and of srun, whose nodes share home folders,
+// by a note in that of the user. Alone there is none, and every call returns
 // at once. Tasks must agree on who takes part; one that waits for the host of the store says so.
 //
 // How a job ends: every training task says done(); a parameter server or evaluator leaves

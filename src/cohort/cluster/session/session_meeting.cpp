@@ -22,6 +22,13 @@ Address store_beside(Address master) {
   return master;
 }
 
+std::string cache_folder(const std::filesystem::path& home) {
+  const auto folder = home / ".cache";
+  std::error_code code;  // the folder in it cannot be made then, and that is said
+  std::filesystem::create_directories(folder, code);
+  return folder.string();
+}
+
 }  // namespace
 
 void Session::meet(const SessionOptions& options) {
@@ -32,8 +39,12 @@ void Session::meet(const SessionOptions& options) {
         {.advice = "Start the job with `cohort run`, or set TF_CONFIG for every task."});
   store_host_ = name_of({TaskType::worker, 0});
   const bool one_host = role_.local_size == role_.size;
-  if (one_host || !options.meeting_folder.empty()) {
-    const auto folder = meeting_folder(options.meeting_folder, options.runtime_folder);
+  const bool at_home = !one_host && !role_.master && options.meeting_folder.empty() &&
+                       role_.dialect == "Slurm" && !options.home_folder.empty();
+  if (one_host || at_home || !options.meeting_folder.empty()) {
+    const auto folder =
+        meeting_folder(options.meeting_folder,
+                       at_home ? cache_folder(options.home_folder) : options.runtime_folder);
     return role_.rank == 0 ? host_meeting(folder, options) : find_meeting(folder, options);
   }
   if (!role_.master)
@@ -102,8 +113,10 @@ void Session::find_meeting(const std::filesystem::path& folder, SessionOptions o
       throw TimeoutError(
           fmt::format("{} did not find {}, which hosts the job's store: {}", name_, store_host_,
                       problem),
-          {.advice = "Look whether rank 0 was started. Tasks that a shell starts one by one need "
-                     "the same COHORT_JOB."});
+          {.advice =
+               "Look whether rank 0 was started. Tasks that a shell starts one by one need "
+               "the same COHORT_JOB. On several hosts the folder must be one that they share: "
+               "COHORT_MEET=DIR names another."});
     if (!said && quiet_until.expired()) {
       log::info("{} waits for {}, which hosts the job's store: {}", name_, store_host_, problem);
       said = true;

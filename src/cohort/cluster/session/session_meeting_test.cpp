@@ -120,6 +120,26 @@ TEST(SessionMeeting, AcrossHostsWithoutAMeetingFolderASentenceSaysWhatToSet) {
                           HasSubstr("MASTER_ADDR"), HasSubstr("COHORT_STORE")));
 }
 
+TEST(SessionMeeting, TasksOfSrunOnSeveralNodesMeetInTheHomeFolder) {
+  ScratchFolder folder;
+  SessionOptions options{
+      .timeout = std::chrono::seconds(20), .secret = {}, .home_folder = folder.path()};
+  const auto srun = [](int rank) {
+    return Environment{{"SLURM_JOB_ID", "7"},
+                       {"SLURM_STEP_ID", "0"},
+                       {"SLURM_PROCID", std::to_string(rank)},
+                       {"SLURM_NTASKS", "3"},
+                       {"SLURM_LOCALID", "0"},
+                       {"SLURM_NODEID", std::to_string(rank)},
+                       {"SLURM_STEP_NODELIST", "n[1-3]"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"}};
+  };
+  EXPECT_EQ(run_job(3, srun, options), std::vector<std::int64_t>(3, 3));
+  EXPECT_TRUE(fs::is_empty(folder / ".cache/cohort"));
+  options.home_folder.clear();
+  EXPECT_THAT(message_of<InvalidInput>([&] { join(srun(1), options); }), HasSubstr("COHORT_MEET"));
+}
+
 TEST(SessionMeeting, AcrossHostsAMasterWithoutASecretIsRefused) {
   ScratchFolder folder;
   Environment environment = open_mpi(1, 2, 1);

@@ -8,6 +8,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/net/socket.h"
+#include "cohort/base/process/wait_interrupt.h"
 
 namespace cohort::cluster {
 namespace {
@@ -54,6 +55,7 @@ StoreResponse StoreChannel::call(StoreRequest request, Deadline deadline) {
     if (!wait(lock, deadline, [&] { return calls_.at(id).has_value(); }))
       throw TimeoutError(fmt::format("the store at {} did not answer in time", store_));
   } catch (...) {
+    if (!lock) lock.lock();
     calls_.erase(id);
     throw;
   }
@@ -76,6 +78,7 @@ std::uint64_t StoreChannel::open_watch(StoreRequest request, Deadline deadline) 
     response = std::move(*calls_.extract(id).mapped());
     if (response.status != StoreStatus::ok) throw InvalidInput(*response.value);
   } catch (...) {
+    if (!lock) lock.lock();
     calls_.erase(id);
     watches_.erase(id);
     throw;
@@ -122,12 +125,19 @@ bool StoreChannel::wait(Lock& lock, Deadline deadline, Done done) {
   while (!done()) {
     if (lost_) throw_lost();
     if (deadline.expired()) return false;
+    if (WaitInterrupt::is_due()) {
+      lock.unlock();
+      WaitInterrupt::ask();
+      lock.lock();
+      continue;
+    }
+    const Deadline until = WaitInterrupt::limit(deadline);
     if (!has_reader_)
-      read_and_dispatch(lock, deadline);
-    else if (deadline.is_never())
+      read_and_dispatch(lock, until);
+    else if (until.is_never())
       changed_.wait(lock);
     else
-      changed_.wait_until(lock, deadline.when());
+      changed_.wait_until(lock, until.when());
   }
   return true;
 }

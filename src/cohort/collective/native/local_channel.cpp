@@ -172,6 +172,11 @@ Failure LocalChannel::fail(Failure failure) {
   return header().failure.present() ? header().failure.read() : failure;
 }
 
+void LocalChannel::break_off() {
+  const Peer& self = peers_[index()];
+  fail({FailureKind::aborted, self.rank, fmt::format("{} was interrupted", self.name()), {}});
+}
+
 void LocalChannel::leave() noexcept {
   block(index()).left.store(1);
   domain_->notify_all();

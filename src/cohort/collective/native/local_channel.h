@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cohort/base/process/checked_wait.h"
+#include "cohort/base/process/wait_interrupt.h"
 #include "cohort/collective/backend/call.h"
 #include "cohort/collective/backend/failure.h"
 #include "cohort/collective/backend/peer.h"
@@ -107,19 +108,25 @@ class LocalChannel {
   // Breaks the group for all members; the first failure counts. Returns the one that does.
   Failure fail(Failure failure);
   std::optional<Failure> failure() const;
+  // Breaks the group because this rank was interrupted.
+  void break_off();
   void leave() noexcept;
   bool has_left(int member) const;
-  // Waits for `ready`, as Domain::wait; throws what broke the group. `missing()` is the member to
+  // Waits for `ready`, as Domain::wait; throws what broke the group, or Interrupted and breaks it. `missing()` is the member to
   // blame when the deadline passes; `during` empty: the call under way.
   template <typename Ready, typename Missing>
   void wait(Ready&& ready, Missing&& missing, Deadline deadline, const std::string& during) {
     bool fine = false;
-    domain_->wait(
-        [&] {
-          fine = ready();
-          return fine || broken() || has_left(missing());
-        },
-        deadline);
+    const auto news = [&] {
+      fine = ready();
+      return fine || broken() || has_left(missing());
+    };
+    try {
+      domain_->wait(news, deadline);
+    } catch (const Interrupted&) {
+      break_off();
+      throw;
+    }
     if (!fine && !ready()) give_up(missing(), during);
   }
 

@@ -14,7 +14,7 @@ namespace cohort::collective {
 [[noreturn]] void spread_failure(LocalChannel& channel, transport::Messenger& remote,
                                  const Error& error, const std::string& during);
 
-// Runs `step`; a peer that is gone, a deadline that passed or a broken protocol ends the group.
+// Runs `step`; a peer that is gone, a deadline that passed, a broken protocol or an interrupt ends the group.
 // `describe()` says what was called.
 template <typename Describe, typename Step>
 auto or_spread_failure(LocalChannel& channel, transport::Messenger& remote, Describe&& describe,
@@ -29,6 +29,9 @@ auto or_spread_failure(LocalChannel& channel, transport::Messenger& remote, Desc
     spread_failure(channel, remote, error, describe());
   } catch (const AuthError& error) {
     spread_failure(channel, remote, error, describe());
+  } catch (const Interrupted&) {
+    channel.break_off();  // the sentinel tells the other hosts
+    throw;
   }
 }
 

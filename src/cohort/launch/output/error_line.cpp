@@ -33,6 +33,8 @@ bool is_teardown_noise(std::string_view line) {
   static constexpr std::string_view kPhrases[] = {
       "terminate called without an active exception",  // PyTorch's threads, now and then
       "terminate called recursively",
+      "srun: error: ",  // of its step, behind what the task has said
+      "srun: Job step aborted",
       "] Warning: ",  // PyTorch: "[rank0]:[W1115 ... x.cpp:12]"
       ": I tensorflow/",
       ": W tensorflow/",

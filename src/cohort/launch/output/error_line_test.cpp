@@ -233,6 +233,10 @@ TEST(ErrorLine, OtherwiseTheLastLineThatSaysSomething) {
   EXPECT_EQ(found("step 1\nboom\n\n   \n"), "boom");
   EXPECT_EQ(found("terminate called without an active exception\n"),
             "terminate called without an active exception");
+  ErrorLine step;
+  step.add("no such data");
+  step.add("srun: error: n2: task 0: Exited with exit code 3");
+  EXPECT_EQ(step.text({.code = 3}), "no such data");
   ErrorLine line;
   line.add("epoch 1");
   line.add("10%", true);

@@ -31,8 +31,10 @@ UniqueFd open_pipe(UniqueFd& reader) {
 ProgramRun::ProgramRun(Options options, EventLoop& loop, std::function<void(Result)> done)
     : options_(std::move(options)), loop_(loop), done_(std::move(done)) {
   UniqueFd output = open_pipe(output_.fd), error = open_pipe(error_.fd);
+  std::vector<std::string> command = {options_.program.string()};
+  command.insert(command.end(), options_.arguments.begin(), options_.arguments.end());
   pid_ = spawn({.program = options_.program,
-                .command = {options_.program.string()},
+                .command = std::move(command),
                 .environment = options_.environment,
                 .output = output.get(),
                 .error = error.get()});

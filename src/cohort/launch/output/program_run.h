@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "cohort/base/net/event_loop.h"
 #include "cohort/base/unique_fd.h"
@@ -21,7 +22,8 @@ namespace cohort::launch {
 class ProgramRun {
  public:
   struct Options {
-    std::filesystem::path program;     // resolved; run without arguments
+    std::filesystem::path program;  // resolved
+    std::vector<std::string> arguments = {};
     cluster::Environment environment;  // the whole of it
     std::chrono::milliseconds limit{10'000};
     std::size_t most_bytes = 1 << 20;  // of standard output

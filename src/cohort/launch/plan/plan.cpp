@@ -30,33 +30,6 @@ using cluster::TaskType;
 
 namespace {
 
-ClusterSpec lay_out(const JobOptions& options, const std::string& address, PortReservation& ports) {
-  auto take_addresses = [&](int count) {
-    std::vector<Address> addresses;
-    for (int i = 0; i < count; ++i) addresses.push_back({address, ports.reserve()});
-    return addresses;
-  };
-  TaskType chief = options.chief_name == ChiefName::master ? TaskType::master : TaskType::chief;
-  auto training = take_addresses(options.workers);
-  auto servers = take_addresses(options.ps);
-  ClusterSpec cluster;
-  if (options.layout == Layout::colocated) {
-    cluster = cluster::colocated_layout(training, servers, chief);
-  } else {
-    if (options.coordinator) {
-      cluster.set(TaskType::chief, take_addresses(1));
-    } else if (options.chief_name != ChiefName::none) {
-      cluster.set(chief, {training.front()});
-      training.erase(training.begin());
-    }
-    cluster.set(TaskType::worker, training);
-    cluster.set(TaskType::ps, servers);
-  }
-  if (options.evaluator) cluster.set(TaskType::evaluator, take_addresses(1));
-  cluster.validate();
-  return cluster;
-}
-
 void add_threads(const JobOptions& options, int tasks, Environment& environment) {
   if (options.threads_per_task)
     environment["OMP_NUM_THREADS"] = std::to_string(*options.threads_per_task);
@@ -123,6 +96,33 @@ std::string address_of_this_machine(const JobOptions& options) {
 
 }  // namespace
 
+ClusterSpec lay_out(const JobOptions& options, const std::function<Address()>& take) {
+  auto take_addresses = [&](int count) {
+    std::vector<Address> addresses;
+    for (int i = 0; i < count; ++i) addresses.push_back(take());
+    return addresses;
+  };
+  TaskType chief = options.chief_name == ChiefName::master ? TaskType::master : TaskType::chief;
+  auto training = take_addresses(options.workers);
+  auto servers = take_addresses(options.ps);
+  ClusterSpec cluster;
+  if (options.layout == Layout::colocated) {
+    cluster = cluster::colocated_layout(training, servers, chief);
+  } else {
+    if (options.coordinator) {
+      cluster.set(TaskType::chief, take_addresses(1));
+    } else if (options.chief_name != ChiefName::none) {
+      cluster.set(chief, {training.front()});
+      training.erase(training.begin());
+    }
+    cluster.set(TaskType::worker, training);
+    cluster.set(TaskType::ps, servers);
+  }
+  if (options.evaluator) cluster.set(TaskType::evaluator, take_addresses(1));
+  cluster.validate();
+  return cluster;
+}
+
 JobIdentity new_identity(const JobOptions& options, const Environment& environment) {
   JobIdentity identity{.job = options.id, .host = host_name()};
   if (identity.job.empty())
@@ -141,7 +141,10 @@ Planner::Planner(const JobOptions& options, const JobIdentity& identity, int att
       identity_(identity),
       attempt_(attempt),
       inherited_(inherited),
-      cluster_(lay_out(options, identity.address, ports)),
+      cluster_(lay_out(options,
+                       [&] {
+                         return Address{identity.address, ports.reserve()};
+                       })),
       gpus_(visible_gpus(inherited)),
       master_port_(ports.reserve()) {
   if (!options_.elastic && !options_.hosts.empty()) place_on_hosts();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -44,6 +45,11 @@ struct PlannedTask {
   // apply to what the host gives, and `environment` is the remote shell's.
   std::vector<std::string> remote_command;
 };
+
+// The cluster of these options. `take` is asked for an address for each task: first of those that
+// train, then of servers, of a coordinator, of an evaluator. Throws InvalidInput.
+cluster::ClusterSpec lay_out(const JobOptions& options,
+                             const std::function<cluster::Address()>& take);
 
 // Lays out one attempt: the cluster, each task's host, role, environment, command line and log
 // file. Tasks run on this machine but for the workers of a job that is not elastic and names hosts,

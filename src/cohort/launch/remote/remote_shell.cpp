@@ -66,4 +66,32 @@ RemoteShell parse_remote_shell(std::string_view shell, const std::string& cohort
   return result;
 }
 
+std::string remote_failure(const RemoteShell& shell, const std::string& host, int exit_code,
+                           std::string_view said) {
+  constexpr int kNotFound = 127, kNotRunnable = 126, kShellFailed = 255;
+  const auto has = [&](std::string_view words) { return said.find(words) != said.npos; };
+  const std::string_view text = trim(said);
+  const std::string last = escape_controls(trim(text.substr(text.rfind('\n') + 1)));
+  if (exit_code == kNotFound || exit_code == kNotRunnable)
+    return fmt::format(
+        "it has no program '{}' (install the same version of Cohort there, or say where it lies "
+        "with --remote-cohort)",
+        shell.cohort);
+  if (exit_code != kShellFailed) return last.empty() ? "it gave no answer" : last;
+  if (has("HOST IDENTIFICATION HAS CHANGED"))
+    return fmt::format(
+        "its host key is not the one that is known (if the host was set up anew, remove the old "
+        "key "
+        "with `ssh-keygen -R {0}`, then compare and accept the new one with `{1} {0} true`)",
+        host, shell.words.front());
+  if (has("Host key verification failed"))
+    return fmt::format(
+        "its host key is not known here (compare and accept it once with `{} {} true`)",
+        shell.words.front(), host);
+  if (has("Permission denied"))
+    return fmt::format(
+        "it refuses this user's keys: {} (add your public key there: ssh-copy-id {})", last, host);
+  return fmt::format("it cannot be reached{}{}", last.empty() ? "" : ": ", last);
+}
+
 }  // namespace cohort::launch

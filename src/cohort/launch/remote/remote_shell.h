@@ -29,4 +29,10 @@ struct RemoteShell {
 // would take apart (some remote shells hand the command to one, others do not).
 RemoteShell parse_remote_shell(std::string_view shell, const std::string& cohort);
 
+// Why a command on `host` failed, and what to do about it, from the remote shell's exit code and
+// what came from it: a sentence without the host's name. Knows the words of OpenSSH; others are
+// repeated, the last line of them.
+std::string remote_failure(const RemoteShell& shell, const std::string& host, int exit_code,
+                           std::string_view said);
+
 }  // namespace cohort::launch

@@ -38,7 +38,7 @@ LauncherSignals::LauncherSignals(EventLoop& loop, std::function<void(int)> on_si
     ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
     throw SystemError("cannot listen for signals", code);
   }
-  loop_.add(signals_.get(), EPOLLIN, [this](std::uint32_t) { read(); });
+  loop_.add(signals_.get(), EPOLLIN, [this](std::uint32_t) { take(); });
 }
 
 LauncherSignals::~LauncherSignals() {
@@ -46,11 +46,12 @@ LauncherSignals::~LauncherSignals() {
   ::sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
 }
 
-void LauncherSignals::read() {
+void LauncherSignals::take() {
   signalfd_siginfo info;
-  while (::read(signals_.get(), &info, sizeof info) == sizeof info)
+  bool any = false;
+  for (; ::read(signals_.get(), &info, sizeof info) == sizeof info; any = true)
     on_signal_(static_cast<int>(info.ssi_signo));
-  afterwards_();
+  if (any) afterwards_();
 }
 
 }  // namespace cohort::launch

@@ -22,9 +22,10 @@ class LauncherSignals {
   LauncherSignals& operator=(const LauncherSignals&) = delete;
   ~LauncherSignals();
 
- private:
-  void read();
+  // Handles those that have come, now: for work that takes long and must not wait for the loop.
+  void take();
 
+ private:
   EventLoop& loop_;
   std::function<void(int)> on_signal_;
   std::function<void()> afterwards_;

@@ -204,10 +204,11 @@ int Supervisor::end_leftovers() {
   return launch::end_leftovers(identity_.job, guard_.pid(), Deadline::after(kLeftoverTime));
 }
 
-// A job of a thousand tasks takes seconds to start, and may be stopped at any time.
+// A job of a thousand tasks takes seconds to start, and may be stopped at any time. What the first
+// ones write waits: a reader who does not read must not keep the others from starting.
 bool Supervisor::look_around() {
   if (const auto now = EventLoop::Clock::now(); now - looked_around_ >= kLookAround) {
-    loop_.run_once(Deadline::at(now));
+    signals_.take();
     looked_around_ = EventLoop::Clock::now();
   }
   return machine_.phase() == JobMachine::Phase::running;

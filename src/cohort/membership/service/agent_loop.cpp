@@ -7,6 +7,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 #include "cohort/base/process/dismissed.h"
+#include "cohort/base/process/wait_interrupt.h"
 #include "cohort/membership/protocol/agreement.h"
 #include "cohort/membership/service/view_ended.h"
 
@@ -176,10 +177,17 @@ MemberInfo AgentLoop::info() const {
 // --- What the worker's thread calls ---
 
 void AgentLoop::wait_change(Lock& lock, Deadline deadline) {
-  if (deadline.is_never())
+  if (WaitInterrupt::is_due()) {
+    lock.unlock();
+    WaitInterrupt::ask();
+    lock.lock();
+    return;
+  }
+  const Deadline until = WaitInterrupt::limit(deadline);
+  if (until.is_never())
     changed_.wait(lock);
   else
-    changed_.wait_until(lock, deadline.when());
+    changed_.wait_until(lock, until.when());
 }
 
 void AgentLoop::expect_coordinator() const {

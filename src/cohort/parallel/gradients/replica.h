@@ -4,9 +4,12 @@
 
 #include "cohort/collective/group.h"
 
+namespace cohort::membership {
+class ElasticMembership;
+}
+
 namespace cohort::parallel {
 
-class ElasticMembership;
 class Servers;
 
 // One copy of the model: a thread of its own, a device of its own, and a rank among all replicas
@@ -23,7 +26,7 @@ struct Replica {
   Servers* servers = nullptr;  // parameter servers, where the strategy has them
   // In an elastic job: who else is there, now. `rank`, `size` and `group` are then those of the
   // start, and `group` is null before the worker has entered.
-  ElasticMembership* elastic = nullptr;
+  membership::ElasticMembership* elastic = nullptr;
 
   bool is_first() const { return rank == 0; }
 };

@@ -10,7 +10,7 @@
 #include "cohort/base/process/machine.h"
 #include "cohort/base/process/restart_state.h"
 #include "cohort/cluster/dialects/scheduler_args.h"
-#include "cohort/parallel/strategies/elastic_membership.h"
+#include "cohort/membership/group/elastic_membership.h"
 #include "cohort/parallel/strategies/make_strategy.h"
 #include "cohort/parallel/strategies/serve_parameters.h"
 #include "cohort/parallel/strategies/transport.h"
@@ -85,7 +85,7 @@ collective::Group& Context::group() const {
   return *state_->world().group;
 }
 
-parallel::ElasticMembership* Context::elastic() const { return state_->setup.elastic.get(); }
+membership::ElasticMembership* Context::elastic() const { return state_->setup.elastic.get(); }
 
 void Context::expect_member() const {
   if (is_service())
@@ -158,9 +158,9 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
   world->session = cluster::Session::join(role, cluster::SessionOptions::from(environment));
   network.secret =
       world->session->secret();  // where tasks meet by themselves, one was made for them
-  std::shared_ptr<parallel::ElasticMembership> elastic;
+  std::shared_ptr<membership::ElasticMembership> elastic;
   if (role.elastic)
-    elastic = std::make_shared<parallel::ElasticMembership>(
+    elastic = std::make_shared<membership::ElasticMembership>(
         *world->session, network,
         membership::MemberInfo{.task = to_string(role.task),
                                .incarnation = role.incarnation,

@@ -11,7 +11,7 @@
 
 namespace cohort {
 
-namespace parallel {
+namespace membership {
 class ElasticMembership;
 }
 
@@ -43,7 +43,7 @@ class Context {
   operator collective::Group&() const { return group(); }
   // This worker's membership of an elastic job, for elastic::run(); null in any other job. Lives as
   // long as this context.
-  parallel::ElasticMembership* elastic() const;
+  membership::ElasticMembership* elastic() const;
 
   // A ps or evaluator: the program should `return context.serve();`, which returns 0 when all
   // workers are done and throws PeerError, with its name, when one left without. With the strategy

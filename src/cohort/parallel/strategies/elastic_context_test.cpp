@@ -5,15 +5,15 @@
 
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/process/run_main.h"
+#include "cohort/membership/group/elastic_memberships_test.h"
 #include "cohort/parallel/strategies/context.h"
-#include "cohort/parallel/strategies/elastic_memberships_test.h"
 
 namespace cohort {
 namespace {
 
+using membership::elastic_environment;
 using membership::ElasticJob;
 using membership::soon;
-using parallel::elastic_environment;
 using parallel::Replica;
 using ::testing::HasSubstr;
 

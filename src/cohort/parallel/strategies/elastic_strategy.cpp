@@ -1,7 +1,7 @@
 // The strategy multi_worker_mirrored of an elastic job: one replica a worker, and a group for each
 // view, which the replica's ElasticMembership forms while it trains.
 #include "cohort/base/error.h"
-#include "cohort/parallel/strategies/elastic_membership.h"
+#include "cohort/membership/group/elastic_membership.h"
 #include "cohort/parallel/strategies/layout.h"
 #include "cohort/parallel/strategies/replica_strategy.h"
 #include "cohort/parallel/strategies/run_replicas.h"
@@ -62,7 +62,7 @@ class ElasticStrategy final : public Strategy {
 
  private:
   std::shared_ptr<collective::World> world_;
-  std::shared_ptr<ElasticMembership> elastic_;
+  std::shared_ptr<membership::ElasticMembership> elastic_;
   torch::Device device_;
   int threads_;
   bool has_left_ = false;

@@ -8,17 +8,20 @@
 #include "cohort/parallel/strategies/flags.h"
 #include "cohort/parallel/strategies/strategy.h"
 
-namespace cohort::parallel {
-
+namespace cohort::membership {
 class ElasticMembership;
+}
+
+namespace cohort::parallel {
 
 // What a strategy is made from.
 struct StrategySetup {
   std::shared_ptr<collective::World> world;
   collective::NetworkOptions network;  // for groups of its own
   StrategyFlags flags;
-  std::string visible_gpus;                         // CUDA_VISIBLE_DEVICES
-  std::shared_ptr<ElasticMembership> elastic = {};  // in an elastic job, whose world has no group
+  std::string visible_gpus;  // CUDA_VISIBLE_DEVICES
+  // In an elastic job, whose world has no group.
+  std::shared_ptr<membership::ElasticMembership> elastic = {};
 };
 
 // The strategy that flags and launcher ask for, by one of strategy_names(). Pure.

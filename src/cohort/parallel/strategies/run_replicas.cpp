@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "cohort/base/error.h"
-#include "cohort/parallel/strategies/elastic_membership.h"
+#include "cohort/membership/group/elastic_membership.h"
 
 namespace cohort::parallel {
 

@@ -1,6 +1,7 @@
 #include "cohort/service/api/api.h"
 
 #include "cohort/base/text.h"
+#include "cohort/service/api/allowed_stream.h"
 #include "cohort/service/api/api_error.h"
 #include "cohort/service/api/origin.h"
 #include "cohort/service/api/source_upload.h"
@@ -55,6 +56,11 @@ Api::Admitted Api::admit(const HttpRequest& head) {
 }
 
 void Api::require_change_allowed(const HttpRequest& head, const Admitted& admitted) {
+  if (!context_.has_root())
+    throw ApiError(503,
+                   fmt::format("the service's folder '{}' was removed or replaced",
+                               context_.folders.root.string()),
+                   {.advice = "Start the service again."});
   if (!rate_.take(admitted.caller.user))
     throw ApiError(429,
                    fmt::format("more than {} changes a second by {}", options_.changes_a_second,
@@ -72,7 +78,8 @@ HttpDecision Api::on_head(const HttpRequest& head) {
     if (changes_things(head)) require_change_allowed(head, admitted);
     if (head.method == "PUT")
       return {.refusal = std::nullopt,
-              .sink = source_upload(context_.folders, admitted.match.parts.at("sha256"))};
+              .sink = source_upload(context_.folders, admitted.match.parts.at("sha256"),
+                                    context_.background, head.wake)};
     return {};
   } catch (const std::exception&) {
     HttpResponse refusal = response_of(std::current_exception());
@@ -86,7 +93,13 @@ HttpResponse Api::handle(const HttpRequest& request) {
     Admitted admitted = admit(request);
     ApiRequest asked{request, std::move(admitted.caller), Query(query_of(request.target)),
                      std::move(admitted.match.parts), context_};
-    return admitted.match.route->handler(asked);
+    HttpResponse response = admitted.match.route->handler(asked);
+    const std::string_view token = shown_token(request);
+    if (response.stream && !token.empty())
+      response.stream = while_allowed(
+          std::move(response.stream),
+          [this, digest = Tokens::digest(token)] { return context_.tokens.is_valid(digest); });
+    return response;
   } catch (const std::exception&) {
     return response_of(std::current_exception());
   }

@@ -12,7 +12,7 @@ namespace cohort::service {
 namespace {
 
 bool is_disk_trouble(int code) {
-  return code == ENOSPC || code == EDQUOT || code == EROFS || code == EIO;
+  return code == ENOSPC || code == EDQUOT || code == EROFS || code == EIO || code == EFBIG;
 }
 
 HttpResponse response_of(int status, const Error& error) {

@@ -17,6 +17,7 @@ namespace {
 
 using jobspec::TarEntry;
 
+constexpr int kMostLooks = 100;  // at entries that give no bytes, too
 constexpr int kOpenToRead = O_RDONLY | O_CLOEXEC | O_NONBLOCK;
 
 bool stays_inside(const std::string& link) {
@@ -31,7 +32,7 @@ class ArchiveStream : public BodyStream {
 
   Then next(std::string& bytes) override {
     const std::size_t enough = bytes.size() + kPiece;
-    while (bytes.size() < enough) {
+    for (int looks = 0; bytes.size() < enough && looks < kMostLooks; ++looks) {
       if (file_) {
         add_file_bytes(bytes);
       } else if (!open_.empty()) {
@@ -50,8 +51,7 @@ class ArchiveStream : public BodyStream {
   struct OpenFolder {
     UniqueFd fd;
     std::string prefix;
-    std::vector<std::string> names;
-    std::size_t next = 0;
+    FolderNames names;
   };
 
   void open_root(const FileRoot& root) {
@@ -59,17 +59,18 @@ class ArchiveStream : public BodyStream {
   }
 
   void enter(UniqueFd fd, const std::string& prefix) {
-    auto names = names_in(fd.get());
+    FolderNames names(fd.get());
     open_.push_back({std::move(fd), prefix, std::move(names)});
   }
 
   void add_next_entry(std::string& bytes) {
     OpenFolder& folder = open_.back();
-    if (folder.next == folder.names.size()) {
+    const auto found = folder.names.next();
+    if (!found) {
       open_.pop_back();
       return;
     }
-    const std::string name = folder.names[folder.next++];
+    const std::string& name = *found;
     const std::string path = folder.prefix + "/" + name;
     struct stat status {};
     if (::fstatat(folder.fd.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) return;
@@ -81,6 +82,7 @@ class ArchiveStream : public BodyStream {
       if (stays_inside(link))
         bytes += jobspec::tar_header({.kind = TarEntry::Kind::link, .path = path, .target = link});
     } else if (S_ISDIR(status.st_mode)) {
+      if (open_.size() > kMostFolders) return;
       UniqueFd inner = open_beneath(folder.fd.get(), name, kOpenToRead | O_DIRECTORY);
       if (!inner) return;
       bytes += jobspec::tar_header({.kind = TarEntry::Kind::folder, .path = path});

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::string_view kBearer = "bearer ";
 
-// The token of the header; "" where there is none.
+}  // namespace
+
 std::string_view shown_token(const HttpRequest& request) {
   const std::string* header = find_header(request.headers, "authorization");
   if (!header || header->size() <= kBearer.size()) return {};
@@ -20,8 +21,6 @@ std::string_view shown_token(const HttpRequest& request) {
     if (std::tolower(static_cast<unsigned char>((*header)[i])) != kBearer[i]) return {};
   return trim(std::string_view(*header).substr(kBearer.size()));
 }
-
-}  // namespace
 
 Caller authenticate(const HttpRequest& request, const Tokens& tokens, uid_t own) {
   if (const std::string_view secret = shown_token(request); !secret.empty()) {

@@ -19,6 +19,9 @@ struct Caller {
 // all others show one ("Authorization: Bearer TOKEN"). Throws ApiError (401).
 Caller authenticate(const HttpRequest& request, const Tokens& tokens, uid_t own);
 
+// The token that a request shows; "": none.
+std::string_view shown_token(const HttpRequest& request);
+
 // A viewer and an admin see all jobs, a user their own.
 bool may_see(const Caller& caller, std::string_view owner);
 // An admin changes all jobs, a user their own, a viewer none.

@@ -18,7 +18,6 @@ namespace cohort::service {
 namespace {
 
 constexpr int kReadOnly = O_RDONLY | O_CLOEXEC | O_NONBLOCK;  // a FIFO is not waited for
-constexpr int kMostFolders = 64;                              // one in the other
 
 bool is_confined(const std::string& path) {
   const auto steps = split(path, '/');
@@ -32,20 +31,21 @@ Millis modified_at(const struct stat& status) {
   return Millis{status.st_mtim.tv_sec} * 1000 + status.st_mtim.tv_nsec / 1'000'000;
 }
 
-void list_below(int folder, const std::string& prefix, int depth, std::size_t most,
+void list_below(int folder, const std::string& prefix, std::size_t depth, std::size_t most,
                 std::vector<FileEntry>& files) {
   if (depth > kMostFolders) return;
-  for (const std::string& name : names_in(folder)) {
+  FolderNames names(folder);
+  while (const auto name = names.next()) {
     struct stat status {};
-    if (::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
-    const std::string path = prefix + "/" + name;
+    if (::fstatat(folder, name->c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const std::string path = prefix + "/" + *name;
     if (S_ISREG(status.st_mode)) {
       if (files.size() == most)
         throw ApiError(409, fmt::format("the job has more than {} files", most),
                        {.advice = "Get them as an archive: GET /v1/jobs/JOB/archive"});
       files.push_back({path, static_cast<std::uint64_t>(status.st_size), modified_at(status)});
     } else if (S_ISDIR(status.st_mode)) {
-      if (const UniqueFd inner = open_beneath(folder, name, kReadOnly | O_DIRECTORY))
+      if (const UniqueFd inner = open_beneath(folder, *name, kReadOnly | O_DIRECTORY))
         list_below(inner.get(), path, depth + 1, most, files);
     }
   }
@@ -88,19 +88,19 @@ UniqueFd open_folder(const std::filesystem::path& folder) {
   return UniqueFd(::open(folder.c_str(), kReadOnly | O_DIRECTORY | O_NOFOLLOW));
 }
 
-std::vector<std::string> names_in(int folder) {
-  std::vector<std::string> names;
+FolderNames::FolderNames(int folder) : entries_(nullptr, ::closedir) {
   UniqueFd copy(::openat(folder, ".", kReadOnly | O_DIRECTORY));
-  if (!copy) return names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::fdopendir(copy.get()), ::closedir);
-  if (!entries) return names;
-  copy.release();
-  while (const dirent* entry = ::readdir(entries.get())) {
-    const std::string name = entry->d_name;
-    if (name != "." && name != "..") names.push_back(name);
+  if (!copy) return;
+  entries_.reset(::fdopendir(copy.get()));
+  if (entries_) copy.release();
+}
+
+std::optional<std::string> FolderNames::next() {
+  while (const dirent* entry = entries_ ? ::readdir(entries_.get()) : nullptr) {
+    std::string name = entry->d_name;
+    if (name != "." && name != "..") return name;
   }
-  std::sort(names.begin(), names.end());
-  return names;
+  return std::nullopt;
 }
 
 std::vector<FileEntry> list_files(const std::vector<FileRoot>& roots, std::size_t most) {

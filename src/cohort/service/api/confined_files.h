@@ -1,8 +1,11 @@
 #pragma once
 
+#include <dirent.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,8 @@
 // Files of a job as the API names them. A path never leads out of its folder: every step of it is
 // opened below the last one, and symbolic links are not followed. Functions without state.
 namespace cohort::service {
+
+constexpr std::size_t kMostFolders = 64;  // one in the other; what lies deeper is left out
 
 // One folder of a job, and how the paths in it begin: "model", "logs/1".
 struct FileRoot {
@@ -35,8 +40,15 @@ UniqueFd open_beneath_by_steps(int folder, const std::string& path, int flags);
 // The folder itself; invalid where it is not there or a symbolic link.
 UniqueFd open_folder(const std::filesystem::path& folder);
 
-// The names in a folder, sorted, without "." and "..".
-std::vector<std::string> names_in(int folder);
+// The names in a folder without "." and "..", one at a time, as the system has them.
+class FolderNames {
+ public:
+  explicit FolderNames(int folder);  // one that cannot be read has none
+  std::optional<std::string> next();
+
+ private:
+  std::unique_ptr<DIR, int (*)(DIR*)> entries_;
+};
 
 // The regular files of all roots, sorted by path. Throws ApiError (409) for more than `most`.
 std::vector<FileEntry> list_files(const std::vector<FileRoot>& roots, std::size_t most);

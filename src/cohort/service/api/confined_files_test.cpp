@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <semaphore>
 
 #include "cohort/base/crypto/hmac.h"
 #include "cohort/base/crypto/sha256_stream.h"
@@ -15,6 +16,7 @@
 #include "cohort/service/api/api_error.h"
 #include "cohort/service/api/archive_stream.h"
 #include "cohort/service/api/source_upload.h"
+#include "cohort/service/store/source_store.h"
 
 namespace cohort::service {
 namespace {
@@ -118,40 +120,58 @@ TEST_F(ConfinedFiles, ArchiveIsReadByTar) {
   EXPECT_FALSE(fs::exists(fs::symlink_status(output / "fifo")));
 }
 
+// Uploads whose answers are waited for.
+struct Uploads {
+  std::binary_semaphore woken{0};
+  Background background{1};
+
+  std::unique_ptr<BodySink> begin(const RunFolders& folders, const std::string& id) {
+    return source_upload(folders, id, background, [this] { woken.release(); });
+  }
+  int status(BodySink& upload) {
+    HttpResponse response = upload.finish();
+    if (!response.later) return response.status;
+    woken.acquire();
+    return response.later->take().value().status;
+  }
+};
+
 TEST(SourceUpload, IsStoredOnceItsHashFits) {
   ScratchFolder root;
+  Uploads uploads;
   const RunFolders folders{root.path()};
   const std::string bytes(100'000, 's');
   const std::string id = to_hex(sha256(bytes));
-  EXPECT_FALSE(has_source(folders, id));
-  auto upload = source_upload(folders, id);
+  EXPECT_FALSE(use_source(folders, id));
+  auto upload = uploads.begin(folders, id);
   EXPECT_FALSE(upload->write(bytes.substr(0, 5)));
-  EXPECT_FALSE(has_source(folders, id));
+  EXPECT_FALSE(use_source(folders, id));
   EXPECT_FALSE(upload->write(bytes.substr(5)));
-  EXPECT_EQ(upload->finish().status, 201);
+  EXPECT_EQ(uploads.status(*upload), 201);
   EXPECT_EQ(read_file(source_file(folders, id)), bytes);
-  auto again = source_upload(folders, id);
+  auto again = uploads.begin(folders, id);
   EXPECT_FALSE(again->write(bytes));
-  EXPECT_EQ(again->finish().status, 200);
+  EXPECT_EQ(uploads.status(*again), 200);
 }
 
 TEST(SourceUpload, LeavesNothingWhenTheHashDiffersOrItIsBrokenOff) {
   ScratchFolder root;
+  Uploads uploads;
   const RunFolders folders{root.path()};
   const std::string id = to_hex(sha256("right"));
-  auto upload = source_upload(folders, id);
+  auto upload = uploads.begin(folders, id);
   EXPECT_FALSE(upload->write("wrong"));
-  EXPECT_EQ(upload->finish().status, 400);
-  upload = source_upload(folders, id);
+  EXPECT_EQ(uploads.status(*upload), 400);
+  upload = uploads.begin(folders, id);
   EXPECT_FALSE(upload->write("righ"));
   upload.reset();
-  EXPECT_FALSE(has_source(folders, id));
+  EXPECT_FALSE(use_source(folders, id));
   EXPECT_TRUE(fs::is_empty(folders.sources()));
   put(folders.sources() / ".upload-abc", "left by a crash");
   remove_partial_uploads(folders);
   EXPECT_TRUE(fs::is_empty(folders.sources()));
   for (const std::string& wrong : {std::string("../x"), id + "0", std::string(64, 'G')})
-    EXPECT_THROW(source_upload(folders, wrong), ApiError);
+    EXPECT_THROW(uploads.begin(folders, wrong), ApiError);
 }
 
 }  // namespace

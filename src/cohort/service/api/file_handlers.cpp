@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "cohort/service/api/answer_later.h"
 #include "cohort/service/api/api_error.h"
 #include "cohort/service/api/archive_stream.h"
 #include "cohort/service/api/confined_files.h"
@@ -7,6 +8,7 @@
 #include "cohort/service/api/json_rows.h"
 #include "cohort/service/api/source_upload.h"
 #include "cohort/service/api/time_text.h"
+#include "cohort/service/store/source_store.h"
 
 namespace cohort::service {
 namespace {
@@ -41,16 +43,23 @@ std::vector<FileRoot> roots_of(const ApiRequest& request, const JobRow& job,
   return roots;
 }
 
+std::string files_json(const std::vector<FileRoot>& roots) {
+  Json files = Json::array();
+  for (const FileEntry& file : list_files(roots, kMostFiles))
+    files.push_back(
+        {{"path", file.path}, {"bytes", file.bytes}, {"modified", time_text(file.modified)}});
+  return dumped({{"files", std::move(files)}});
+}
+
 }  // namespace
 
 HttpResponse list_job_files(ApiRequest& request) {
   request.query.require_only({});
   const JobRow job = seen_job(request);
-  Json files = Json::array();
-  for (const FileEntry& file : list_files(roots_of(request, job, "all"), kMostFiles))
-    files.push_back(
-        {{"path", file.path}, {"bytes", file.bytes}, {"modified", time_text(file.modified)}});
-  return json_response(200, dumped({{"files", std::move(files)}}));
+  return answer_later(
+      request.context.background, request.http.wake,
+      [roots = roots_of(request, job, "all")] { return files_json(roots); },
+      [](std::string json) { return json_response(200, std::move(json)); });
 }
 
 HttpResponse read_job_file(ApiRequest& request) {
@@ -75,14 +84,17 @@ HttpResponse read_archive(ApiRequest& request) {
 }
 
 HttpResponse find_source(ApiRequest& request) {
-  if (!has_source(request.context.folders, request.part("sha256")))
+  require_sha256(request.part("sha256"));
+  if (!use_source(request.context.folders, request.part("sha256")))
     throw ApiError(404, "this source is not there");
   return {.status = 200};
 }
 
 // The upload's sink answers (Api::on_head); this is reached where a request came without a body.
 HttpResponse put_source(ApiRequest& request) {
-  return source_upload(request.context.folders, request.part("sha256"))->finish();
+  return source_upload(request.context.folders, request.part("sha256"), request.context.background,
+                       request.http.wake)
+      ->finish();
 }
 
 }  // namespace cohort::service

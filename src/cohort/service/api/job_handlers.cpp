@@ -1,10 +1,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/text.h"
+#include "cohort/service/api/answer_later.h"
 #include "cohort/service/api/api_error.h"
 #include "cohort/service/api/handlers.h"
 #include "cohort/service/api/json_body.h"
 #include "cohort/service/api/json_rows.h"
+#include "cohort/service/store/remove_tree.h"
 
 namespace cohort::service {
 namespace {
@@ -126,16 +128,29 @@ HttpResponse submit_job(ApiRequest& request) {
   const std::string request_id = text_field(body, "request_id");
   if (request_id.size() > kMostRequestId)
     throw ApiError(400, fmt::format("request_id has more than {} characters", kMostRequestId));
-  const auto spec = asked_spec(request, body);
-  return job_response(201,
-                      request.context.operations.submit(spec, request.caller.user, request_id));
+  auto spec = asked_spec(request, body);
+  JobOperations& operations = request.context.operations;
+  if (const auto earlier = operations.submitted(request.caller.user, request_id))
+    return job_response(201, *earlier);
+  return answer_later(
+      request.context.background, request.http.wake,
+      [&operations, spec = std::move(spec)] { return operations.check(spec); },
+      [&operations, user = request.caller.user, request_id](const jobspec::ResolvedJob& job) {
+        return job_response(201, operations.submit(job, user, request_id));
+      });
 }
 
 HttpResponse check_job(ApiRequest& request) {
   const Json body = parse_body(request.http.body, {"spec"});
-  const auto resolved = request.context.operations.check(asked_spec(request, body));
-  return json_response(200, dumped({{"resolved", kept_json(jobspec::to_json(resolved))},
-                                    {"notes", resolved.notes}}));
+  return answer_later(
+      request.context.background, request.http.wake,
+      [&operations = request.context.operations, spec = asked_spec(request, body)] {
+        return operations.check(spec);
+      },
+      [](const jobspec::ResolvedJob& resolved) {
+        return json_response(200, dumped({{"resolved", kept_json(jobspec::to_json(resolved))},
+                                          {"notes", resolved.notes}}));
+      });
 }
 
 HttpResponse get_job(ApiRequest& request) {
@@ -166,9 +181,14 @@ HttpResponse list_tasks(ApiRequest& request) {
 
 HttpResponse delete_job(ApiRequest& request) {
   const JobRow row = own_job(request);
-  return or_conflict([&]() -> HttpResponse {
-    request.context.operations.remove(row.id);
-    return {.status = 204};
+  return or_conflict([&] {
+    return answer_later(
+        request.context.background, request.http.wake,
+        [folder = request.context.operations.remove(row.id)] {
+          if (!folder.empty()) remove_tree(folder);
+          return true;
+        },
+        [](bool) { return HttpResponse{.status = 204}; });
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "cohort/base/text.h"
 #include "cohort/service/api/api_error.h"
@@ -11,10 +12,39 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// Throws as soon as a limit is passed, or a field is there twice.
+class BodyWatch {
+ public:
+  void see(int depth, Json::parse_event_t event, const Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (depth > kMostJsonLevels) refuse("is nested more than {} levels", kMostJsonLevels);
+    if (++values_ > kMostJsonValues) refuse("has more than {} values", kMostJsonValues);
+    if (event == Event::object_start) fields_.emplace_back();
+    if (event == Event::object_end) fields_.pop_back();
+    if (event != Event::key) return;
+    const auto& name = parsed.get_ref<const std::string&>();
+    if (!fields_.back().insert(name).second)
+      refuse("has the field '{}' twice", escape_controls(name.substr(0, kShownName)));
+    if (fields_.back().size() > kMostJsonFields)
+      refuse("has an object of more than {} fields", kMostJsonFields);
+  }
+
+ private:
+  static constexpr std::size_t kShownName = 100;
+
+  template <typename T>
+  [[noreturn]] static void refuse(const char* what, const T& value) {
+    throw ApiError(400, "the JSON " + fmt::format(fmt::runtime(what), value));
+  }
+
+  std::size_t values_ = 0;
+  std::vector<std::set<std::string>> fields_;  // of the objects that are open
+};
+
 Json parse(std::string_view body) {
-  const auto bounded = [](int depth, Json::parse_event_t, Json&) {
-    if (depth > kMostJsonLevels)
-      throw ApiError(400, fmt::format("the JSON is nested more than {} levels", kMostJsonLevels));
+  BodyWatch watch;
+  const auto bounded = [&watch](int depth, Json::parse_event_t event, const Json& parsed) {
+    watch.see(depth, event, parsed);
     return true;
   };
   try {

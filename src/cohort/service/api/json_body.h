@@ -10,8 +10,10 @@
 namespace cohort::service {
 
 constexpr int kMostJsonLevels = 32;
+constexpr std::size_t kMostJsonFields = 1000;    // of one object: each is compared with the others
+constexpr std::size_t kMostJsonValues = 20'000;  // all together
 
-// An object with no other fields than `known`, in the order in which they were written.
+// Within these limits, and no field of any object twice: an object with no other fields than `known`, in the order in which they were written.
 nlohmann::ordered_json parse_body(std::string_view body, const std::vector<std::string>& known);
 
 std::string text_field(const nlohmann::ordered_json& body, const char* name);  // "": not there

@@ -80,10 +80,12 @@ class LogStreamTest : public testing::Test {
   ScratchFolder root_;
   LogsEngine engine_;
   JobOperations operations_{RunFolders{root_.path()}, {}, [](std::string_view) {}};
+  Background background_{1};
   ApiContext context_{.folders = RunFolders{root_.path()},
                       .operations = operations_,
                       .store = operations_.store(),
                       .tokens = Tokens(operations_.store()),
+                      .background = background_,
                       .options = {},
                       .engine = [this](std::string_view) { return &engine_; },
                       .machine = {},
@@ -227,6 +229,10 @@ TEST(LogTail, BeginsWhereTheLastLinesDo) {
   text.clear();
   for (int i = 0; i < 100'000; ++i) text += std::to_string(i) + "\n";
   EXPECT_EQ(text.substr(offset_of_tail(read, 50'000)).substr(0, 6), "50000\n");
+  constexpr std::size_t kMost = std::size_t{16}
+                                << 20;  // a line without an end is not sought for ever
+  text.assign(2 * kMost, 'x');
+  EXPECT_EQ(offset_of_tail(read, 1), kMost);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ namespace cohort::service {
 namespace {
 
 constexpr std::uint64_t kTailPiece = 64 * 1024;
+constexpr std::uint64_t kMostTailBytes = std::uint64_t{16} << 20;  // it is read for one request
 constexpr std::uint64_t kMostLogBytes = std::uint64_t{1} << 50;
 
 std::uint64_t size_of_log(const ReadLog& read) {
@@ -43,7 +44,8 @@ std::uint64_t offset_of_tail(const ReadLog& read, std::uint64_t lines) {
   const std::uint64_t size = size_of_log(read);
   if (lines == 0) return size;
   std::uint64_t left = lines;  // line ends to pass
-  for (std::uint64_t end = size; end > 0;) {
+  const std::uint64_t first = size > kMostTailBytes ? size - kMostTailBytes : 0;
+  for (std::uint64_t end = size; end > first;) {
     const std::uint64_t begin = end > kTailPiece ? end - kTailPiece : 0;
     const std::string bytes = read(begin, static_cast<std::size_t>(end - begin));
     for (std::size_t i = bytes.size(); i > 0; --i) {
@@ -52,7 +54,7 @@ std::uint64_t offset_of_tail(const ReadLog& read, std::uint64_t lines) {
     }
     end = begin;
   }
-  return 0;
+  return first;
 }
 
 std::size_t sendable(std::string_view bytes, std::size_t most, bool ended) {

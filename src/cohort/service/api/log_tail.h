@@ -12,7 +12,7 @@ namespace cohort::service {
 using ReadLog = std::function<std::string(std::uint64_t offset, std::size_t most)>;
 
 // Where the last `lines` lines of a log begin. Asks some tens of times for a byte to find the end,
-// then reads backwards.
+// then reads backwards, 16 MiB at most: what lies before is left out.
 std::uint64_t offset_of_tail(const ReadLog& read, std::uint64_t lines);
 
 // How many of `bytes` may be sent: whole lines; when there is none, all of a piece of `most` bytes

@@ -83,6 +83,10 @@ TEST(Query, IsDecodedAndChecked) {
   EXPECT_EQ(status_of([&] { query.number("name", 1, 1, 6); }), 400);
   EXPECT_EQ(status_of([] { Query("a=1&a=2"); }), 400);
   EXPECT_EQ(status_of([] { Query("a=%x1"); }), 400);
+  std::string many;
+  for (int i = 0; i < 13'000; ++i) many += fmt::format("{:x}&", i);
+  EXPECT_EQ(status_of([&] { Query(std::string_view(many).substr(0, 70)); }), 200);
+  EXPECT_EQ(status_of([&] { Query{many}; }), 400);
   try {
     query.require_only({"states", "name", "limit", "empty"});
     FAIL();
@@ -105,6 +109,24 @@ TEST(JsonBody, IsAnObjectOfKnownFieldsAndNotTooDeep) {
   EXPECT_EQ(status_of([&] { parse_body(nested(kMostJsonLevels - 1), {"a"}); }), 200);
   EXPECT_EQ(status_of([&] { parse_body(nested(kMostJsonLevels + 1), {"a"}); }), 400);
   EXPECT_EQ(status_of([&] { parse_body(nested(400'000), {"a"}); }), 400);
+  EXPECT_EQ(status_of([] { parse_body(R"({"a": 1, "a": 2})", {"a"}); }), 400);
+  EXPECT_EQ(status_of([] { parse_body(R"({"a": {"b": 1, "b": 1}})", {"a"}); }), 400);
+  EXPECT_EQ(status_of([] { parse_body(R"({"a": {"b": {"b": 1}}})", {"a"}); }), 200);
+}
+
+// Each field of an object is compared with all others: too many would take minutes.
+TEST(JsonBody, HasSoManyFieldsAndValuesAtMost) {
+  const auto fields = [](std::size_t count) {
+    std::string body = R"({"a": {"k": 1)";
+    for (std::size_t i = 1; i < count; ++i) body += fmt::format(R"(,"{}":1)", i);
+    return body + "}}";
+  };
+  EXPECT_EQ(status_of([&] { parse_body(fields(kMostJsonFields), {"a"}); }), 200);
+  EXPECT_EQ(status_of([&] { parse_body(fields(kMostJsonFields + 1), {"a"}); }), 400);
+  EXPECT_EQ(status_of([&] { parse_body(fields(100'000), {"a"}); }), 400);
+  std::string list = R"({"a": [1)";
+  for (std::size_t i = 0; i < kMostJsonValues; ++i) list += ",1";
+  EXPECT_EQ(status_of([&] { parse_body(list + "]}", {"a"}); }), 400);
 }
 
 TEST(TimeText, IsRfc3339BothWays) {

@@ -8,6 +8,8 @@
 namespace cohort::service {
 namespace {
 
+constexpr std::size_t kMostParameters = 32;
+
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -46,6 +48,8 @@ std::optional<std::string> percent_decoded(std::string_view text) {
 Query::Query(std::string_view text) {
   for (const std::string& part : split(text, '&')) {
     if (part.empty()) continue;
+    if (values_.size() == kMostParameters)
+      throw ApiError(400, fmt::format("the query has more than {} parameters", kMostParameters));
     const auto equals = part.find('=');
     std::string name = decoded_query_part(part.substr(0, equals));
     for (const auto& [other, value] : values_)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -16,7 +17,7 @@ std::optional<std::string> percent_decoded(std::string_view text);
 // What stands behind the '?', a name at most once.
 class Query {
  public:
-  // Throws ApiError (400) for what cannot be decoded and for a name twice.
+  // Throws ApiError (400) for what cannot be decoded, for a name twice, and for more than 32.
   explicit Query(std::string_view text);
 
   // Throws ApiError (400) that names one of the query that is none of these, and the nearest one.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cohort/base/error.h"
-#include "cohort/engine/engine.h"
+#include "cohort/service/bare_engine_test.h"
 
 namespace cohort::service {
 
@@ -27,6 +27,7 @@ struct FakeWorld {
   int submits = 0;                          // calls
   int observes = 0;
   std::function<void(const engine::AttemptRequest&)> before_submit, after_submit;
+  std::function<void(const std::filesystem::path& folder)> before_observe;
 
   std::vector<Attempt*> of(const std::string& job) {
     std::vector<Attempt*> found;
@@ -36,14 +37,12 @@ struct FakeWorld {
   }
 };
 
-class FakeEngine : public engine::Engine {
+class FakeEngine : public BareEngine {
  public:
   FakeEngine(FakeWorld& world, engine::Abilities abilities)
       : world_(world), abilities_(abilities) {}
 
-  std::string_view name() const override { return "local"; }
   engine::Abilities abilities() const override { return abilities_; }
-  void check(const jobspec::ResolvedJob&) const override {}
   void submit(const engine::AttemptRequest& request) override {
     ++world_.submits;
     if (world_.before_submit) world_.before_submit(request);
@@ -57,24 +56,20 @@ class FakeEngine : public engine::Engine {
   }
   engine::AttemptStatus observe(const std::filesystem::path& folder) const override {
     ++world_.observes;
+    if (world_.before_observe) world_.before_observe(folder);
     const auto found = world_.attempts.find(folder.string());
     return found == world_.attempts.end() ? engine::AttemptStatus{} : found->second.status;
   }
-  engine::LogChunk read_log(const std::filesystem::path&, std::string_view, std::uint64_t,
-                            std::size_t) const override {
-    return {};
-  }
   void stop(const std::filesystem::path& folder) override {
-    auto& attempt = world_.attempts.at(folder.string());
+    const auto found = world_.attempts.find(folder.string());
+    if (found == world_.attempts.end()) return;
+    auto& attempt = found->second;
     ++attempt.stops;
     if (!engine::has_ended(attempt.status.state))
       attempt.status.state = engine::AttemptState::stopped;
   }
   void scale(const std::filesystem::path& folder, int workers) override {
     world_.attempts.at(folder.string()).scales.push_back(workers);
-  }
-  std::vector<std::filesystem::path> list(const std::filesystem::path&) const override {
-    return {};
   }
 
  private:

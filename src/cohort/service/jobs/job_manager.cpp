@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,6 +16,8 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/process/process.h"
+#include "cohort/base/text.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/service/jobs/job_rounds.h"
 
@@ -27,8 +30,9 @@ constexpr std::int64_t kMostErrorWait = 15000;
 }  // namespace
 
 Instant Instant::now() {
+  static const std::string boot = split(process_identity(::getpid()), ' ').front();
   const auto steady = std::chrono::steady_clock::now().time_since_epoch();
-  return {std::chrono::duration_cast<std::chrono::milliseconds>(steady).count(), utc_now()};
+  return {std::chrono::duration_cast<std::chrono::milliseconds>(steady).count(), utc_now(), boot};
 }
 
 struct JobManager::State {
@@ -71,6 +75,7 @@ JobManager::~JobManager() { stop(); }
 void JobManager::start() {
   COHORT_CHECK(!state_->thread.joinable(), "the job manager runs already");
   RunStore{state_->options.folders.root};  // what is wrong with it is said here
+  Instant::now();                          // with the clocks, too
   state_->thread = std::thread([this] {
     std::int64_t wait = kLeastErrorWait;
     while (!state_->stopping) {

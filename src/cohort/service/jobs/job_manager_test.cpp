@@ -1,91 +1,24 @@
 #include "cohort/service/jobs/job_manager.h"
 
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cerrno>
-#include <functional>
 
-#include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
-#include "cohort/service/jobs/fake_engine_test.h"
-#include "cohort/service/jobs/job_operations.h"
+#include "cohort/base/soon_test.h"
+#include "cohort/service/jobs/manager_fixture_test.h"
+#include "cohort/service/store/sqlite.h"
 
 namespace cohort::service {
 namespace {
 
-using engine::AttemptState;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-jobspec::JobSpec spec(const std::string& name, double cores) {
-  jobspec::JobSpec spec;
-  spec.name = name;
-  spec.program = {"true"};
-  spec.cores = cores;
-  return spec;
-}
-
-jobspec::ResolvedJob resolved(const jobspec::JobSpec& spec) {
-  jobspec::ResolvedJob job;
-  job.spec = spec;
-  job.program = spec.program;
-  job.instance = {
-      .cores = spec.cores.value_or(1), .memory_bytes = 1 << 20, .gpus = spec.gpus.value_or(0)};
-  if (spec.elastic) job.instances = spec.elastic->least;
-  return job;
-}
-
-// A service without its HTTP part: a machine of 8 cores, clocks that the test moves.
-struct TestService {
-  ScratchFolder scratch;
-  RunFolders folders{scratch.path()};
-  FakeWorld world;
-  engine::Abilities abilities{.scales = true, .needs_queue = true};
-  Instant now{.steady = 1000, .utc = 1'800'000'000'000};
-  std::function<void()> before_change;
-  std::unique_ptr<JobManager> manager;
-  JobOperations operations{folders, resolved, [this](std::string_view id) {
-                             if (manager) manager->wake(id);
-                           }};
-
-  void restart() {
-    JobManager::Engines engines;
-    engines["local"] = std::make_unique<FakeEngine>(world, abilities);
-    manager = std::make_unique<JobManager>(
-        JobManager::Options{.folders = folders,
-                            .machine = {.cores = 8, .memory_bytes = 1 << 30, .gpus = 2},
-                            .find_source = {},
-                            .before_change =
-                                [this] {
-                                  if (before_change) before_change();
-                                }},
-        std::move(engines));
-  }
-  TestService() { restart(); }
-
-  // Rounds, `millis` later, until the manager has nothing to do at once.
-  void settle(std::int64_t millis = 0) {
-    now.steady += millis;
-    now.utc += millis;
-    for (int i = 0; i < 20; ++i)
-      if (manager->pass(now) > now.steady) return;
-    ADD_FAILURE() << "the manager never rests";
-  }
-  JobRow row(const std::string& id) { return *operations.store().find_job(id); }
-  void set(const std::string& id, AttemptState state) { world.of(id).back()->status.state = state; }
-  std::vector<std::string> events(const std::string& id) {
-    std::vector<std::string> kinds;
-    for (const auto& event : operations.store().events_after(0, id, "", 100))
-      kinds.push_back(event.kind);
-    return kinds;
-  }
-};
-
 TEST(JobManager, AJobGoesFromQueuedToItsEnd) {
   TestService service;
-  const std::string id = service.operations.submit(spec("a", 2), "ann", "").id;
+  const std::string id = service.operations.submit(resolved(spec("a", 2)), "ann", "").id;
   service.settle();
   EXPECT_EQ(service.row(id).state, JobState::starting);
   ASSERT_EQ(service.world.of(id).size(), 1u);
@@ -113,9 +46,9 @@ TEST(JobManager, AJobGoesFromQueuedToItsEnd) {
 
 TEST(JobManager, WaitingJobsSayWhy) {
   TestService service;
-  const std::string a = service.operations.submit(spec("a", 6), "ann", "").id;
-  const std::string b = service.operations.submit(spec("b", 4), "ann", "").id;
-  const std::string c = service.operations.submit(spec("c", 4), "ann", "").id;
+  const std::string a = service.operations.submit(resolved(spec("a", 6)), "ann", "").id;
+  const std::string b = service.operations.submit(resolved(spec("b", 4)), "ann", "").id;
+  const std::string c = service.operations.submit(resolved(spec("c", 4)), "ann", "").id;
   service.settle();
   EXPECT_EQ(service.row(b).reason, "waits for 4 cores: 2 are free, 'a' holds 6");
   EXPECT_EQ(service.row(c).reason, "second in line");
@@ -129,9 +62,34 @@ TEST(JobManager, WaitingJobsSayWhy) {
   EXPECT_EQ(service.row(c).state, JobState::starting);
 }
 
+TEST(JobManager, WhatAnEngineWaitsForIsSaidAndTakesNoTimeOfMaxRun) {
+  TestService service;
+  jobspec::JobSpec asked = spec("a", 1);
+  asked.max_run = std::chrono::seconds(60);
+  const std::string id = service.operations.submit(resolved(asked), "ann", "").id;
+  service.settle();
+  const auto wait_for = [&](const std::string& what) {
+    service.world.of(id)[0]->status.waiting = what;
+    service.settle(2000);
+  };
+  wait_for("Slurm job 7 waits: Resources");
+  EXPECT_EQ(service.row(id).state, JobState::starting);
+  EXPECT_EQ(service.row(id).reason, "Slurm job 7 waits: Resources");
+  service.set(id, AttemptState::running);
+  wait_for("");
+  EXPECT_EQ(service.row(id).state, JobState::running);
+  EXPECT_EQ(service.row(id).reason, "");
+  service.set(id, AttemptState::starting);  // preempted
+  wait_for("Slurm job 7 waits to go on from its checkpoint: Priority");
+  service.settle(90'000);
+  EXPECT_EQ(service.row(id).state, JobState::running);
+  EXPECT_THAT(service.row(id).reason, HasSubstr("waits to go on"));
+  EXPECT_THAT(service.events(id), ElementsAre("submitted", "starting", "note", "started", "note"));
+}
+
 TEST(JobManager, AStoppedJobEndsAsStopped) {
   TestService service;
-  const std::string id = service.operations.submit(spec("a", 1), "ann", "").id;
+  const std::string id = service.operations.submit(resolved(spec("a", 1)), "ann", "").id;
   service.settle();
   service.operations.stop(id);
   service.settle();
@@ -146,7 +104,7 @@ TEST(JobManager, MaxRunIsMeasuredWithTheSteadyClock) {
   TestService service;
   auto limited = spec("a", 1);
   limited.max_run = std::chrono::seconds(60);
-  const std::string id = service.operations.submit(limited, "ann", "").id;
+  const std::string id = service.operations.submit(resolved(limited), "ann", "").id;
   service.settle();
   service.set(id, AttemptState::running);
   service.settle(2000);
@@ -163,77 +121,50 @@ TEST(JobManager, MaxRunIsMeasuredWithTheSteadyClock) {
   EXPECT_EQ(service.row(id).reason, "max_run of 60 s has passed");
 }
 
-TEST(JobManager, WhatAnEngineRefusesFailsWithItsSentence) {
+TEST(JobManager, AClockThatJumpsWhileNoServiceRunsEndsNothing) {
   TestService service;
-  service.world.before_submit = [](const auto&) { throw InvalidInput("no such program: 'tru'"); };
-  const std::string id = service.operations.submit(spec("a", 1), "ann", "").id;
+  auto limited = spec("a", 1);
+  limited.max_run = std::chrono::seconds(60);
+  const std::string id = service.operations.submit(resolved(limited), "ann", "").id;
+  service.now.boot = "first";
   service.settle();
-  EXPECT_EQ(service.row(id).state, JobState::failed);
-  EXPECT_EQ(service.row(id).reason, "no such program: 'tru'");
-  EXPECT_EQ(service.manager->free().cores, 8);
-}
-
-TEST(JobManager, WhatTheSystemRefusesIsTriedAgainAndSaid) {
-  TestService service;
-  service.world.before_submit = [](const auto&) {
-    throw SystemError("starting a process", EAGAIN);
-  };
-  const std::string id = service.operations.submit(spec("a", 1), "ann", "").id;
-  service.settle();
-  EXPECT_EQ(service.row(id).state, JobState::starting);
-  EXPECT_THAT(service.row(id).reason, HasSubstr("tried again in 1 s"));
+  service.set(id, AttemptState::running);
+  service.settle(2000);
+  service.restart();
+  service.now.utc += 365LL * 24 * 3600 * 1000;
+  service.settle(59000);
+  EXPECT_EQ(service.world.of(id)[0]->stops, 0);
   service.settle(1000);
-  EXPECT_EQ(service.world.submits, 2);
-  service.settle(1999);
-  EXPECT_EQ(service.world.submits, 2);
-  service.world.before_submit = {};
-  service.settle(1);
-  service.set(id, AttemptState::running);
-  service.settle(2000);
-  EXPECT_EQ(service.row(id).state, JobState::running);
-  EXPECT_EQ(service.row(id).reason, "");
+  EXPECT_EQ(service.world.of(id)[0]->stops, 1);
 }
 
-TEST(JobManager, ALostAttemptIsFollowedByAnotherWhileRestartsAreLeft) {
+// The machine's own clock began anew: the clock of the day is all that there is.
+TEST(JobManager, MaxRunGoesOnAfterTheMachineWasStartedAnew) {
   TestService service;
-  auto restarted = spec("a", 1);
-  restarted.restarts = 1;
-  const std::string id = service.operations.submit(restarted, "ann", "").id;
+  auto limited = spec("a", 1);
+  limited.max_run = std::chrono::seconds(60);
+  const std::string id = service.operations.submit(resolved(limited), "ann", "").id;
+  service.now.boot = "first";
   service.settle();
   service.set(id, AttemptState::running);
   service.settle(2000);
-  service.world.attempts.clear();  // the folder was deleted underneath
-  service.settle(2000);
-  ASSERT_EQ(service.world.of(id).size(), 1u);
-  EXPECT_EQ(service.world.of(id)[0]->request.id, id + ".2");
-  EXPECT_TRUE(service.world.of(id)[0]->request.resume);
-  service.set(id, AttemptState::lost);
-  service.settle(2000);
-  EXPECT_EQ(service.row(id).state, JobState::failed);
-  EXPECT_EQ(service.row(id).reason, "the machine or its launcher died");
-}
-
-TEST(JobManager, AResumedJobGoesOnInANewAttempt) {
-  TestService service;
-  const std::string id = service.operations.submit(spec("a", 1), "ann", "").id;
+  service.restart();
+  service.now.steady = 10;
+  service.now.boot = "second";
+  service.settle(59000);
+  service.now.utc += 1000;
+  EXPECT_EQ(service.world.of(id)[0]->stops, 0);
+  service.restart();
   service.settle();
-  service.operations.stop(id);
-  service.settle();
-  service.settle(2000);
-  ASSERT_EQ(service.row(id).state, JobState::stopped);
-  service.operations.resume(id);
-  service.settle();
-  EXPECT_EQ(service.world.attempts.at(service.folders.attempt(id, 2).string()).request.resume,
-            true);
-  EXPECT_EQ(service.row(id).state, JobState::starting);
+  EXPECT_EQ(service.world.of(id)[0]->stops, 1);
 }
 
 TEST(JobManager, ElasticJobsGrowAndGiveBack) {
   TestService service;
   auto elastic = spec("e", 1);
   elastic.elastic = jobspec::ElasticRange{2, 6};
-  const std::string other = service.operations.submit(spec("a", 5), "ann", "").id;
-  const std::string id = service.operations.submit(elastic, "ann", "").id;
+  const std::string other = service.operations.submit(resolved(spec("a", 5)), "ann", "").id;
+  const std::string id = service.operations.submit(resolved(elastic), "ann", "").id;
   service.settle();
   EXPECT_EQ(service.row(id).instances, 3);
   service.set(id, AttemptState::running);
@@ -243,7 +174,7 @@ TEST(JobManager, ElasticJobsGrowAndGiveBack) {
   EXPECT_THAT(attempt.scales, ElementsAre(6));
   EXPECT_EQ(service.row(id).instances, 6);
   attempt.status.workers = 6;
-  const std::string next = service.operations.submit(spec("b", 4), "bob", "").id;
+  const std::string next = service.operations.submit(resolved(spec("b", 4)), "bob", "").id;
   service.settle();
   EXPECT_THAT(attempt.scales, ElementsAre(6, 4));
   EXPECT_THAT(service.row(next).reason, HasSubstr("'e' gives back 2 cores"));
@@ -260,7 +191,7 @@ TEST(JobManager, EnginesWithoutAQueueGetTheirJobsAtOnce) {
   TestService service;
   service.abilities.needs_queue = false;
   service.restart();
-  const std::string a = service.operations.submit(spec("a", 100), "ann", "").id;
+  const std::string a = service.operations.submit(resolved(spec("a", 100)), "ann", "").id;
   service.settle();
   EXPECT_EQ(service.world.of(a).size(), 1u);
   EXPECT_EQ(service.row(a).state, JobState::starting);
@@ -268,8 +199,8 @@ TEST(JobManager, EnginesWithoutAQueueGetTheirJobsAtOnce) {
 
 TEST(JobManager, QueuedJobsCostNoLooks) {
   TestService service;
-  const std::string a = service.operations.submit(spec("a", 8), "ann", "").id;
-  for (int i = 0; i < 50; ++i) service.operations.submit(spec("b", 8), "ann", "");
+  const std::string a = service.operations.submit(resolved(spec("a", 8)), "ann", "").id;
+  for (int i = 0; i < 50; ++i) service.operations.submit(resolved(spec("b", 8)), "ann", "");
   service.settle();
   service.set(a, AttemptState::running);
   service.settle(2000);
@@ -295,9 +226,9 @@ TEST(JobManager, EachJobStartsOnceWhereverTheServiceIsKilled) {
     };
     service.before_change = count;
     service.world.before_submit = service.world.after_submit = [&](const auto&) { count(); };
-    const std::string a = service.operations.submit(spec("a", 6), "ann", "").id;
-    const std::string b = service.operations.submit(spec("b", 6), "ann", "").id;
-    const std::string c = service.operations.submit(spec("c", 2), "bob", "").id;
+    const std::string a = service.operations.submit(resolved(spec("a", 6)), "ann", "").id;
+    const std::string b = service.operations.submit(resolved(spec("b", 6)), "ann", "").id;
+    const std::string c = service.operations.submit(resolved(spec("c", 2)), "bob", "").id;
     const auto round = [&] {
       service.now.steady += 2000;
       service.now.utc += 2000;
@@ -334,7 +265,7 @@ TEST(JobManager, EachJobStartsOnceWhereverTheServiceIsKilled) {
 // A disk that is full for a while: changes fail, and nothing is lost or done twice.
 TEST(JobManager, AfterAFullDiskItGoesOnFromTheStore) {
   TestService service;
-  const std::string id = service.operations.submit(spec("a", 1), "ann", "").id;
+  const std::string id = service.operations.submit(resolved(spec("a", 1)), "ann", "").id;
   service.before_change = [] { throw SystemError("writing the run store", ENOSPC); };
   EXPECT_THROW(service.manager->pass(service.now), SystemError);
   EXPECT_THROW(service.manager->pass(service.now), SystemError);
@@ -347,7 +278,7 @@ TEST(JobManager, AfterAFullDiskItGoesOnFromTheStore) {
 TEST(JobManager, ItsThreadIsWokenAndEnds) {
   TestService service;
   service.manager->start();
-  const std::string id = service.operations.submit(spec("a", 1), "ann", "").id;
+  const std::string id = service.operations.submit(resolved(spec("a", 1)), "ann", "").id;
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (service.row(id).state == JobState::queued && std::chrono::steady_clock::now() < limit)
     std::this_thread::yield();

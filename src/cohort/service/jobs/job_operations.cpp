@@ -47,11 +47,15 @@ jobspec::ResolvedJob JobOperations::check(const jobspec::JobSpec& spec) const {
   return state_->resolve(spec);
 }
 
-JobRow JobOperations::submit(const jobspec::JobSpec& spec, std::string_view user,
+std::optional<JobRow> JobOperations::submitted(std::string_view user,
+                                               std::string_view request_id) const {
+  if (request_id.empty()) return std::nullopt;
+  return state_->store.find_by_request(user, request_id);
+}
+
+JobRow JobOperations::submit(const jobspec::ResolvedJob& resolved, std::string_view user,
                              std::string_view request_id) {
-  if (!request_id.empty())
-    if (auto earlier = state_->store.find_by_request(user, request_id)) return *std::move(earlier);
-  const jobspec::ResolvedJob resolved = state_->resolve(spec);
+  if (auto earlier = submitted(user, request_id)) return *std::move(earlier);
   const Millis now = utc_now();
   JobRow row;
   row.id = state_->last_id = next_job_id(state_->last_id, now);
@@ -135,14 +139,15 @@ JobRow JobOperations::pin(std::string_view id, bool pinned) {
   return state_->told(row.id);
 }
 
-void JobOperations::remove(std::string_view id) {
+std::filesystem::path JobOperations::remove(std::string_view id) {
   const JobRow row = state_->store.job_named(id);
   if (!has_ended(row.state))
     throw InvalidInput(fmt::format("job {} is {}; only a job that has ended can be deleted", row.id,
                                    name_of(row.state)),
                        {.advice = fmt::format("Stop it first: cohort stop {}.", row.id)});
-  remove_ended_job(state_->store, state_->folders, row.id, PinnedJobs::go);
+  auto folder = take_away(state_->store, state_->folders, row.id, PinnedJobs::go);
   state_->wake(row.id);
+  return folder.value_or(std::filesystem::path());
 }
 
 }  // namespace cohort::service

@@ -15,7 +15,7 @@ namespace cohort::service {
 // transaction of the run store; the job manager, woken, carries it out. Rights are the caller's
 // business: these functions know no users but a job's owner.
 //
-// Threads: confined to one, with a RunStore of its own.
+// Threads: confined to one but for check(), with a RunStore of its own.
 // Failure: InvalidInput with a sentence for the person; nothing has changed then.
 class JobOperations {
  public:
@@ -27,15 +27,20 @@ class JobOperations {
   JobOperations(RunFolders folders, Resolve resolve, Wake wake);
   ~JobOperations();
 
+  // Asks programs and disks; from any thread.
   jobspec::ResolvedJob check(const jobspec::JobSpec& spec) const;
-  // Accepted and on disk when it returns; the same `request_id` (of the client; "": none) gives the
-  // same job again.
-  JobRow submit(const jobspec::JobSpec& spec, std::string_view user, std::string_view request_id);
+  // The job that this user submitted with this `request_id` (of the client; "": none).
+  std::optional<JobRow> submitted(std::string_view user, std::string_view request_id) const;
+  // Accepted and on disk when it returns; the same `request_id` gives the same job again.
+  JobRow submit(const jobspec::ResolvedJob& job, std::string_view user,
+                std::string_view request_id);
   JobRow stop(std::string_view id);                // queued: ended at once
   JobRow resume(std::string_view id);              // ended and not succeeded: queued again
   JobRow scale(std::string_view id, int workers);  // elastic and running
   JobRow pin(std::string_view id, bool pinned);
-  void remove(std::string_view id);  // ended ones; with their files
+  // Ended ones. Their folder has another name then, which is returned: remove_tree() of it may take
+  // long. Empty: another caller removed it meanwhile.
+  std::filesystem::path remove(std::string_view id);
 
   RunStore& store();
 

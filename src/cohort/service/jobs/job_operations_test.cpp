@@ -42,7 +42,7 @@ struct OperationsTest : ::testing::Test {
     spec.name = "a";
     spec.program = {"true"};
     spec.elastic = elastic;
-    return operations.submit(spec, "ann", request_id);
+    return operations.submit(operations.check(spec), "ann", request_id);
   }
   void put(JobRow row, JobState state) {
     const JobState before = row.state;
@@ -103,7 +103,8 @@ TEST_F(OperationsTest, OnlyEndedJobsAreRemovedWithTheirFiles) {
   operations.stop(row.id);
   const auto folder = RunFolders{scratch.path()}.job(row.id);
   std::filesystem::create_directories(folder / "output");
-  operations.remove(row.id);
+  const auto left = operations.remove(row.id);
+  EXPECT_TRUE(std::filesystem::exists(left / "output"));
   EXPECT_FALSE(std::filesystem::exists(folder));
   EXPECT_FALSE(operations.store().find_job(row.id));
   EXPECT_THROW(operations.pin(row.id, true), NoSuchJob);

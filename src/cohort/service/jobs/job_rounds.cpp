@@ -3,19 +3,37 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/owned_files.h"
+#include "cohort/base/log/log.h"
+#include "cohort/jobspec/spec_json.h"
+#include "cohort/service/jobs/attempt_request.h"
 
 namespace cohort::service {
 namespace {
 
 constexpr std::int64_t kPollMillis = 2000;
 constexpr std::int64_t kUnknownMillis = 10000;  // an attempt that was submitted is known by then
+constexpr std::int64_t kSourceMillis = 200;  // a source that is being unpacked is asked for again
 constexpr std::int64_t kMostRetryMillis = 60000;
 constexpr std::string_view kLostText = "the machine or its launcher died";
+
+// What an event tells. A program's own words may be no UTF-8.
+std::string event_text(const nlohmann::json& data) {
+  return data.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+}
+
+// On the steady clock. Of the attempt's own start on that clock, which the clock of the day cannot
+// move; by the clock of the day where the machine was started anew since.
+std::int64_t running_since(const AttemptRow& attempt, const Instant& now) {
+  if (attempt.started == 0) return now.steady;
+  if (attempt.boot == now.boot) return std::min(attempt.steady, now.steady);
+  return now.steady - std::clamp<Millis>(now.utc - attempt.started, 0, now.utc);
+}
 
 bool same_tasks(const std::vector<engine::TaskStatus>& a,
                 const std::vector<engine::TaskStatus>& b) {
@@ -47,10 +65,12 @@ void JobRounds::remember_shares() {
     if (!whole) continue;
     const auto engine = engines_.find(row.engine);
     if (engine == engines_.end() || !engine->second->abilities().needs_queue) continue;
-    const LiveJob job = live_job(*whole, *engine->second);
-    queue_.remember(row.user, job.job.instance, std::max(row.instances, 1),
-                    now_.steady - (now_.utc - row.started), now_.steady - (now_.utc - row.ended),
-                    now_.steady);
+    try {
+      queue_.remember(row.user, jobspec::resolved_from_json(whole->resolved).instance,
+                      std::max(row.instances, 1), now_.steady - (now_.utc - row.started),
+                      now_.steady - (now_.utc - row.ended), now_.steady);
+    } catch (const InvalidInput&) {  // of another version
+    }
   }
 }
 
@@ -107,9 +127,12 @@ void JobRounds::look_again(const std::string& id) {
 
 void JobRounds::adopt(const JobRow& row) {
   const auto engine = engines_.find(row.engine);
+  const auto attempts = store_.attempts(row.id);
   try {
     if (engine == engines_.end())
       throw InvalidInput(fmt::format("this service has no engine '{}'", row.engine));
+    if (row.state != JobState::queued && attempts.empty())
+      throw InvalidInput("the run store has no attempt of it");
     live_.emplace(row.id, live_job(row, *engine->second));
   } catch (const InvalidInput& refusal) {
     JobRow failed = row;
@@ -129,12 +152,8 @@ void JobRounds::adopt(const JobRow& row) {
       at_once_.insert(row.id);
     return;
   }
-  const auto attempts = store_.attempts(row.id);
-  COHORT_CHECK(!attempts.empty(), "job {} is {} without an attempt", row.id, name_of(row.state));
   live.attempt = attempts.back();
-  live.running_since = now_.steady;
-  if (row.state != JobState::starting && row.started > 0)
-    live.running_since -= std::clamp<Millis>(now_.utc - row.started, 0, now_.utc);
+  live.running_since = running_since(live.attempt, now_);
   if (queued)
     queue_.add_running(queue_job(live), placement_of(live.attempt, live.job.instance.gpus),
                        live.running_since, now_.steady);
@@ -177,9 +196,8 @@ void JobRounds::begin(LiveJob& live, const std::vector<Placed>& placement) {
                   .created = now_.utc};
   bool written = false;
   store_.together([&] {
-    written = write(
-        live, JobState::queued, "starting",
-        nlohmann::json{{"attempt", live.row.attempt}, {"instances", live.row.instances}}.dump());
+    written = write(live, JobState::queued, "starting",
+                    event_text({{"attempt", live.row.attempt}, {"instances", live.row.instances}}));
     if (written) store_.put_attempt(live.attempt);
   });
   at_once_.erase(before.id);
@@ -194,18 +212,16 @@ void JobRounds::begin(LiveJob& live, const std::vector<Placed>& placement) {
 void JobRounds::submit(LiveJob& live) {
   live.retry_at = 0;
   try {
-    engine::AttemptRequest request;
-    request.id = fmt::format("{}.{}", live.row.id, live.row.attempt);
-    request.folder = folder(live);
-    request.output = live.job.spec.output.empty() ? options_.folders.output(live.row.id)
-                                                  : std::filesystem::path(live.job.spec.output);
-    request.model = options_.folders.model(live.row.id);
-    if (!live.job.spec.source.empty()) request.source = options_.find_source(live.job.spec.source);
-    request.job = live.job;
-    request.instances = live.row.instances;
-    request.gpu_indices = gpu_indices(live.attempt);
-    request.resume = live.row.resume;
-    for (const auto& made : {request.folder, request.output, request.model}) make_own_folder(made);
+    engine::AttemptRequest request = attempt_request(live, options_.folders);
+    if (!live.job.spec.source.empty()) {
+      const auto source = options_.find_source(live.job.spec.source);
+      if (!source) {
+        live.retry_at = now_.steady + kSourceMillis;
+        return;
+      }
+      request.source = *source;
+    }
+    make_folders(request);
     about_to_change();
     live.engine->submit(request);
     live.submitted = true;
@@ -220,14 +236,22 @@ void JobRounds::submit(LiveJob& live) {
         kMostRetryMillis, std::int64_t{1000} << std::min(live.refusals++, 6));
     live.retry_at = now_.steady + wait;
     live.row.reason = fmt::format("{}; it is tried again in {} s", error.what(), wait / 1000);
-    write(live, live.row.state, "note", nlohmann::json{{"text", live.row.reason}}.dump());
+    write(live, live.row.state, "note", event_text({{"text", live.row.reason}}));
   }
 }
 
 // ---- Observing ----
 
 void JobRounds::observe(LiveJob& live) {
-  engine::AttemptStatus status = live.engine->observe(folder(live));
+  engine::AttemptStatus status;
+  try {
+    status = live.engine->observe(folder(live));
+  } catch (const std::exception& error) {  // one that cannot be looked at must not stop the others
+    if (!live.unseen) log::warning("job {}: {}; looked at again", live.row.id, error.what());
+    live.unseen = true;
+    return;
+  }
+  live.unseen = false;
   if (status.state != engine::AttemptState::unknown) {
     live.submitted = true;
   } else if (live.attempt.started == 0) {  // also one that is to stop: only a known one can
@@ -251,6 +275,9 @@ void JobRounds::note_running(LiveJob& live, const engine::AttemptStatus& status)
       live.row.state == JobState::starting && (status.state == engine::AttemptState::running ||
                                                status.state == engine::AttemptState::stopping);
   const bool tasks_changed = !same_tasks(live.tasks, status.tasks);
+  if (!status.waiting.empty()) live.running_since = now_.steady;  // max_run is for what runs
+  if (status.waiting != live.waiting && live.row.state != JobState::stopping)
+    note_waiting(live, status.waiting);
   if (!starts && !tasks_changed) return;
   store_.together([&] {
     if (starts) {
@@ -260,9 +287,10 @@ void JobRounds::note_running(LiveJob& live, const engine::AttemptStatus& status)
       live.running_since = now_.steady;
       live.attempt.state = name_of(engine::AttemptState::running);
       live.attempt.started = now_.utc;
+      live.attempt.steady = now_.steady;
+      live.attempt.boot = now_.boot;
       store_.put_attempt(live.attempt);
-      write(live, JobState::starting, "started",
-            nlohmann::json{{"attempt", live.row.attempt}}.dump());
+      write(live, JobState::starting, "started", event_text({{"attempt", live.row.attempt}}));
     }
     if (tasks_changed) {
       about_to_change();
@@ -271,6 +299,18 @@ void JobRounds::note_running(LiveJob& live, const engine::AttemptStatus& status)
     }
   });
   live.tasks = status.tasks;
+}
+
+// What an engine's scheduler makes it wait for, before it runs or once more later.
+void JobRounds::note_waiting(LiveJob& live, const std::string& waiting) {
+  live.waiting = waiting;
+  live.row.reason = waiting;
+  if (waiting.empty()) {
+    about_to_change();
+    if (!store_.update_job(live.row, live.row.state)) again_.insert(live.row.id);
+  } else {
+    write(live, live.row.state, "note", event_text({{"text", waiting}}));
+  }
 }
 
 void JobRounds::end_attempt(LiveJob& live, const engine::AttemptStatus& status) {
@@ -317,8 +357,7 @@ void JobRounds::end_attempt(LiveJob& live, const engine::AttemptStatus& status) 
     live.row.state = JobState::queued;
     live.row.resume = true;
     live.row.reason = reason;
-    write(live, before, "lost",
-          nlohmann::json{{"attempt", live.row.attempt}, {"reason", reason}}.dump());
+    write(live, before, "lost", event_text({{"attempt", live.row.attempt}, {"reason", reason}}));
   });
   forget(id);
   if (goes_on) again_.insert(id);
@@ -330,9 +369,17 @@ void JobRounds::end_job(LiveJob& live, JobState state, const std::string& reason
   live.row.state = state;
   live.row.reason = reason;
   live.row.ended = now_.utc;
+  if (live.attempt.number > 0 && live.attempt.ended == 0) {  // the engine never had it
+    using engine::AttemptState;
+    live.attempt.state =
+        name_of(state == JobState::stopped ? AttemptState::stopped : AttemptState::failed);
+    live.attempt.failure = reason;
+    live.attempt.ended = now_.utc;
+    store_.put_attempt(live.attempt);
+  }
   nlohmann::json data{{"state", name_of(state)}, {"reason", reason}};
   if (live.row.exit_code) data["exit_code"] = *live.row.exit_code;
-  write(live, before, "ended", data.dump());
+  write(live, before, "ended", event_text(data));
   active_.erase(id);
   again_.insert(id);  // forgotten then
 }
@@ -344,24 +391,26 @@ void JobRounds::stop_if_due(LiveJob& live) {
   const bool over =
       limit > 0 && live.row.state == JobState::running && now_.steady - live.running_since >= limit;
   if (live.row.state == JobState::stopping ? live.stop_sent : !live.row.stop_asked && !over) return;
-  if (live.row.state == JobState::starting && !live.submitted) return;  // once the engine knows it
+  // One that the engine did not take, so far, is stopped by not trying again.
+  const bool is_unknown = live.row.state == JobState::starting && !live.submitted;
+  if (is_unknown && live.refusals == 0) return;  // once the engine knows it
   if (live.row.state != JobState::stopping) {
     const JobState before = live.row.state;
     live.row.state = JobState::stopping;
     live.row.reason = live.row.stop_asked ? ""
                                           : fmt::format("max_run of {} s has passed",
                                                         live.job.spec.max_run.count());
-    if (!write(live, before, "stopping", nlohmann::json{{"reason", live.row.reason}}.dump()))
-      return;
+    if (!write(live, before, "stopping", event_text({{"reason", live.row.reason}}))) return;
   }
   about_to_change();
   try {
     live.engine->stop(folder(live));
     live.stop_sent = true;
+    if (is_unknown) end_job(live, JobState::stopped, "stopped before it started");
   } catch (const Error& error) {
     if (live.row.reason == error.what()) return;  // said, and tried again with each look
     live.row.reason = error.what();
-    write(live, JobState::stopping, "note", nlohmann::json{{"text", live.row.reason}}.dump());
+    write(live, JobState::stopping, "note", event_text({{"text", live.row.reason}}));
   }
 }
 
@@ -391,8 +440,7 @@ void JobRounds::scale(LiveJob& live, const engine::AttemptStatus& status) {
     live.giving_back_to = 0;
     store_.together([&] {
       store_.put_attempt(live.attempt);
-      write(live, JobState::running, "scaled",
-            nlohmann::json{{"instances", live.row.instances}}.dump());
+      write(live, JobState::running, "scaled", event_text({{"instances", live.row.instances}}));
     });
     queue_.returned(live.row.id, now_.steady);
   }
@@ -412,8 +460,7 @@ void JobRounds::carry_out(const Decision& decision) {
     live.row.instances = live.attempt.instances = scale.instances;
     store_.together([&] {
       store_.put_attempt(live.attempt);
-      write(live, live.row.state, "scaled",
-            nlohmann::json{{"instances", live.row.instances}}.dump());
+      write(live, live.row.state, "scaled", event_text({{"instances", live.row.instances}}));
     });
   }
 }

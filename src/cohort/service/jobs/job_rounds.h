@@ -36,6 +36,7 @@ class JobRounds {
   void submit(LiveJob& live);
   void observe(LiveJob& live);
   void note_running(LiveJob& live, const engine::AttemptStatus& status);
+  void note_waiting(LiveJob& live, const std::string& waiting);
   void end_attempt(LiveJob& live, const engine::AttemptStatus& status);
   void end_job(LiveJob& live, JobState state, const std::string& reason);
   void stop_if_due(LiveJob& live);

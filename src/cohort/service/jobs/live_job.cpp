@@ -39,7 +39,12 @@ std::string gpus_json(const std::vector<Placed>& placement) {
 }
 
 std::vector<int> gpu_indices(const AttemptRow& attempt) {
-  return nlohmann::json::parse(attempt.gpu_indices).get<std::vector<int>>();
+  const auto json = nlohmann::json::parse(attempt.gpu_indices, nullptr, /*allow_exceptions=*/false);
+  std::vector<int> indices;
+  if (json.is_array())
+    for (const auto& index : json)
+      if (index.is_number_integer()) indices.push_back(index.get<int>());
+  return indices;
 }
 
 std::vector<Placed> placement_of(const AttemptRow& attempt, int gpus_each) {

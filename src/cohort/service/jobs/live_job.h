@@ -25,10 +25,12 @@ struct LiveJob {
   std::int64_t retry_at = 0;
   std::int64_t running_since = 0;
   bool stop_sent = false;
+  bool unseen = false;     // the engine could not look at it; said
   int told_workers = 0;    // the last that a person wanted
   int scale_to = 0;        // instances that the engine is to be asked for; 0: nothing to ask
   int giving_back_to = 0;  // instances that are to be left; 0: none are given back
   std::vector<engine::TaskStatus> tasks;  // as last written
+  std::string waiting;                    // what its engine waits for, as last written
 
   bool has_attempt() const { return row.state != JobState::queued; }
 };

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <utility>
 
+#include "cohort/base/error.h"
 #include "cohort/base/text.h"
 
 namespace cohort::service {
@@ -74,6 +75,14 @@ std::vector<LogValue> LogMetrics::find(std::string_view line) const {
     if (step && *step <= INT64_MAX) found.step = static_cast<std::int64_t>(*step);
   }
   return values;
+}
+
+void require_expressions(const std::vector<jobspec::MetricDefinition>& definitions) {
+  const LogMetrics metrics(definitions);
+  if (metrics.problems().empty()) return;
+  throw InvalidInput(
+      fmt::format("metric_definitions: {}", escape_controls(join(metrics.problems(), "; "))),
+      {.advice = "Write RE2 expressions with a group for the value, as in loss=([0-9.]+)."});
 }
 
 std::optional<double> parse_number(std::string_view text) {

@@ -40,6 +40,9 @@ class LogMetrics {
   std::vector<std::string> problems_;
 };
 
+// Throws InvalidInput, with what problems() says, for definitions that would find nothing.
+void require_expressions(const std::vector<jobspec::MetricDefinition>& definitions);
+
 // The number that the whole of `text` is, spaces around it left out.
 std::optional<double> parse_number(std::string_view text);
 

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "cohort/base/error.h"
+#include "cohort/base/message_of_test.h"
 #include "cohort/base/sanitized_test.h"
 
 namespace cohort::service {
@@ -43,6 +45,16 @@ TEST(LogMetrics, SaysWhichExpressionIsNone) {
   EXPECT_THAT(metrics.problems()[1], testing::HasSubstr("metric 'b': 'loss' needs a group"));
   EXPECT_THAT(metrics.problems()[2], testing::HasSubstr("metric 'c'"));
   EXPECT_EQ(metrics.find("loss 3 d=4").at(0).value, 4);
+}
+
+TEST(LogMetrics, ExpressionsThatFindNothingAreRefusedTogether) {
+  EXPECT_NO_THROW(require_expressions({{.name = "d", .regex = "d=([0-9]+)"}}));
+  const auto refusal = message_of<InvalidInput>([] {
+    require_expressions({{.name = "a", .regex = "([\n"}, {.name = "b", .regex = "loss"}});
+  });
+  EXPECT_THAT(refusal, testing::HasSubstr("metric_definitions: metric 'a': missing"));
+  EXPECT_THAT(refusal, testing::HasSubstr("; metric 'b': 'loss' needs a group"));
+  EXPECT_THAT(refusal, testing::Not(testing::HasSubstr("\n")));
 }
 
 TEST(LogMetrics, TakesLinearTimeWhateverTheExpression) {

@@ -13,6 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostCsvBytes = std::size_t{16} << 20;
+constexpr std::int64_t kMostStep = 1'000'000'000'000'000;
 constexpr int kMostEntries = 10'000;
 constexpr int kDeepestFolder = 8;
 
@@ -20,6 +21,7 @@ void add_json_line(std::string_view line, std::int64_t from_step, std::vector<Fi
   const auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object() || !object.contains("step") || !object["step"].is_number_integer())
     return;
+  if (object["step"] > kMostStep) return;
   const auto step = object["step"].get<std::int64_t>();
   if (step < from_step) return;
   for (const auto& [name, value] : object.items())
@@ -35,7 +37,9 @@ std::vector<FileValue> read_metrics_csv(const fs::path& path, std::int64_t from_
   if (rows.empty() || rows[0].empty() || rows[0][0] != "step") return values;
   for (std::size_t i = 1; i < rows.size(); ++i) {
     const auto step = parse_number(rows[i][0]);
-    if (!step || !(*step >= static_cast<double>(from_step)) || *step > 1e15) continue;
+    if (!step || !(*step >= static_cast<double>(from_step)) ||
+        *step > static_cast<double>(kMostStep))
+      continue;
     for (std::size_t column = 1; column < std::min(rows[i].size(), rows[0].size()); ++column)
       if (const auto value = parse_number(rows[i][column]); value && rows[0][column] != "epoch")
         values.push_back(

@@ -1,5 +1,9 @@
 #include "cohort/service/store/remove_job.h"
 
+#include <cerrno>
+
+#include "cohort/service/store/remove_tree.h"
+
 namespace cohort::service {
 namespace {
 
@@ -7,36 +11,17 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRemovedPrefix = ".removed-";
 
-// Of the caller's own folders only: others are not to be changed.
-void make_writable(const fs::path& path) {
-  std::error_code ignored;
-  if (fs::symlink_status(path, ignored).type() != fs::file_type::directory) return;
-  fs::permissions(path, fs::perms::owner_all, fs::perm_options::add, ignored);
-  for (auto entry = fs::recursive_directory_iterator(path, ignored);
-       entry != fs::recursive_directory_iterator(); entry.increment(ignored)) {
-    std::error_code code;
-    // Before the iterator goes into it.
-    if (entry->symlink_status(code).type() == fs::file_type::directory)
-      fs::permissions(entry->path(), fs::perms::owner_all, fs::perm_options::add, code);
-  }
-}
-
 }  // namespace
 
-void remove_tree(const fs::path& path) {
-  std::error_code code;
-  fs::remove_all(path, code);
-  if (!code) return;
-  make_writable(path);
-  fs::remove_all(path, code);
-  if (code) throw SystemError(fmt::format("cannot remove '{}'", path.string()), code.value());
+fs::path removed_name(const fs::path& path) {
+  return path.parent_path() / fmt::format("{}{}", kRemovedPrefix, path.filename().string());
 }
 
-bool remove_ended_job(RunStore& store, const RunFolders& folders, std::string_view id,
-                      PinnedJobs pinned) {
-  const fs::path removed = folders.jobs() / fmt::format("{}{}", kRemovedPrefix, id);
+std::optional<fs::path> take_away(RunStore& store, const RunFolders& folders, std::string_view id,
+                                  PinnedJobs pinned) {
+  const fs::path removed = removed_name(folders.job(id));
   bool is_removed = false;
-  store.together([&] {
+  const auto remove = [&] {
     const auto job = store.find_job(id);
     if (!job || !has_ended(job->state) || (job->pinned && pinned == PinnedJobs::stay)) return;
     std::error_code code;
@@ -45,18 +30,33 @@ bool remove_ended_job(RunStore& store, const RunFolders& folders, std::string_vi
       throw SystemError(fmt::format("cannot rename '{}'", folders.job(id).string()), code.value());
     store.remove_job(id);
     is_removed = true;
-  });
-  if (is_removed) remove_tree(removed);
-  return is_removed;
+  };
+  try {
+    store.together(remove);
+  } catch (const SystemError& error) {
+    if (error.code() != ENOSPC || !fs::exists(removed)) throw;
+    remove_tree(removed);
+    store.together(remove);
+  }
+  return is_removed ? std::optional(removed) : std::nullopt;
+}
+
+bool remove_ended_job(RunStore& store, const RunFolders& folders, std::string_view id,
+                      PinnedJobs pinned) {
+  const auto removed = take_away(store, folders, id, pinned);
+  if (removed) remove_tree(*removed);
+  return removed.has_value();
 }
 
 void finish_removals(const RunFolders& folders) {
   std::vector<fs::path> left;
-  std::error_code code;
-  for (auto entry = fs::directory_iterator(folders.jobs(), code);
-       !code && entry != fs::directory_iterator(); entry.increment(code))
-    if (entry->path().filename().string().starts_with(kRemovedPrefix))
-      left.push_back(entry->path());
+  for (const auto& folder : {folders.jobs(), folders.sources()}) {
+    std::error_code code;
+    for (auto entry = fs::directory_iterator(folder, code);
+         !code && entry != fs::directory_iterator(); entry.increment(code))
+      if (entry->path().filename().string().starts_with(kRemovedPrefix))
+        left.push_back(entry->path());
+  }
   for (const auto& path : left) remove_tree(path);
 }
 

@@ -7,6 +7,7 @@
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/service/store/remove_job.h"
+#include "cohort/service/store/source_store.h"
 #include "cohort/service/store/sqlite.h"
 
 namespace cohort::service {
@@ -19,8 +20,8 @@ constexpr Millis kDayMs = 24 * kHourMs;
 constexpr Millis kMostAhead = 7 * kDayMs;
 constexpr Millis kMostBehind = kHourMs;
 constexpr Millis kLeastStay = kDayMs;
+constexpr int kDeepestMeasured = 64;  // folders in each other: each takes a descriptor
 constexpr std::chrono::milliseconds kPassInterval{kHourMs};
-constexpr std::string_view kArchive = ".tar.gz";
 
 std::uint64_t bytes_below(const fs::path& folder) {
   std::uint64_t bytes = 0;
@@ -28,6 +29,7 @@ std::uint64_t bytes_below(const fs::path& folder) {
   for (auto entry = fs::recursive_directory_iterator(
            folder, fs::directory_options::skip_permission_denied, code);
        !code && entry != fs::recursive_directory_iterator(); entry.increment(code)) {
+    if (entry.depth() >= kDeepestMeasured) entry.disable_recursion_pending();
     std::error_code size;
     if (entry->symlink_status(size).type() == fs::file_type::regular)
       bytes += entry->file_size(size);
@@ -37,14 +39,6 @@ std::uint64_t bytes_below(const fs::path& folder) {
 
 Millis end_of(const JobRow& job) { return job.ended > 0 ? job.ended : job.submitted; }
 
-// The SHA-256 that a file or folder of a source is named by; "": it is none.
-std::string source_of(const fs::path& path) {
-  std::string name = path.filename().string();
-  if (name.ends_with(kArchive)) name.resize(name.size() - kArchive.size());
-  const bool is_hex = name.find_first_not_of("0123456789abcdef") == std::string::npos;
-  return is_hex && name.size() == 64 ? name : "";
-}
-
 std::set<std::string> used_sources(RunStore& store) {
   std::set<std::string> used;
   auto row = store.database().prepare(
@@ -52,11 +46,6 @@ std::set<std::string> used_sources(RunStore& store) {
   while (row.step())
     if (!row.is_null(0)) used.insert(row.text(0));
   return used;
-}
-
-fs::file_time_type file_time_of(Millis time) {
-  return std::chrono::file_clock::from_sys(
-      std::chrono::sys_time<std::chrono::milliseconds>(std::chrono::milliseconds(time)));
 }
 
 }  // namespace
@@ -175,28 +164,8 @@ void Retention::remove_jobs(Millis now, Removed& removed) {
 
 void Retention::remove_sources(Millis now, Removed& removed) {
   if (policy_.source_days == 0) return;
-  const auto used = used_sources(store());
-  std::vector<fs::path> paths;
-  std::error_code code;
-  for (auto entry = fs::directory_iterator(folders_.sources(), code);
-       !code && entry != fs::directory_iterator(); entry.increment(code))
-    if (!source_of(entry->path()).empty()) paths.push_back(entry->path());
-  for (const auto& path : paths) {
-    std::error_code failed;
-    // The time of a file or folder says when it was last seen in use.
-    if (used.contains(source_of(path))) {
-      fs::last_write_time(path, file_time_of(now), failed);
-      continue;
-    }
-    const auto seen = fs::last_write_time(path, failed);
-    if (failed || seen > file_time_of(now - policy_.source_days * kDayMs)) continue;
-    try {
-      remove_tree(path);
-      ++removed.sources;
-    } catch (const std::exception& error) {
-      log::warning("retention: {}", error.what());
-    }
-  }
+  removed.sources = remove_unused_sources(folders_, used_sources(store()), now,
+                                          now - policy_.source_days * kDayMs);
 }
 
 }  // namespace cohort::service

@@ -8,10 +8,11 @@
 
 namespace cohort::service {
 
+// Without limits, jobs and what they left stay until a person deletes them.
 struct RetentionPolicy {
-  int days = 30;                                       // after a job's end; 0: for ever
-  std::uint64_t most_bytes = std::uint64_t{50} << 30;  // of all ended jobs; 0: no limit
-  int source_days = 7;  // since a source was last in use; 0: for ever
+  int days = 0;                  // after a job's end; 0: for ever
+  std::uint64_t most_bytes = 0;  // of all ended jobs; 0: no limit
+  int source_days = 7;           // since a source was last in use; 0: for ever
 };
 
 struct Removed {

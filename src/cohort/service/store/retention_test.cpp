@@ -1,10 +1,17 @@
 #include "cohort/service/store/retention.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/scratch_folder_test.h"
+#include "cohort/jobspec/source/source_package.h"
 #include "cohort/service/store/remove_job.h"
+#include "cohort/service/store/remove_tree.h"
+#include "cohort/service/store/source_store.h"
 #include "cohort/service/store/sqlite.h"
 
 namespace cohort::service {
@@ -35,7 +42,9 @@ class RetentionTest : public ::testing::Test {
     EXPECT_EQ(row, fs::exists(folders_.job(id))) << id;
     return row;
   }
-  Removed pass(RetentionPolicy policy = {}) { return Retention(folders_, policy).pass(now_); }
+  Removed pass(RetentionPolicy policy = {.days = 30}) {
+    return Retention(folders_, policy).pass(now_);
+  }
 
   ScratchFolder root_;
   RunFolders folders_{root_.path()};
@@ -57,6 +66,12 @@ TEST_F(RetentionTest, RemovesWhatIsOldUnlessItIsPinnedOrRuns) {
   EXPECT_EQ(store_.events_after(0, "old", "", 10).back().kind, "deleted");
   add("older", 1000);
   EXPECT_EQ(pass({.days = 0}).jobs, 0);
+}
+
+TEST_F(RetentionTest, RemovesNoJobUnlessAPersonSaidSo) {
+  add("old", 3650, 100'000);
+  EXPECT_EQ(pass({}).jobs, 0);
+  EXPECT_TRUE(has("old"));
 }
 
 TEST_F(RetentionTest, RemovesTheOldestWhileAllTakeTooMuch) {
@@ -157,6 +172,85 @@ TEST_F(RetentionTest, RemovesSourcesThatNoJobHas) {
   EXPECT_TRUE(fs::exists(folders_.sources() / "note"));
   store_.remove_job("job");
   EXPECT_EQ(pass().sources, 0);  // it was in use a moment ago
+}
+
+// A client was told that it is there, and submits the job next.
+TEST_F(RetentionTest, ASourceThatWasAskedForStays) {
+  const std::string asked(64, 'a'), unpacked(64, 'b');
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(24 * 8);
+  fs::create_directories(folders_.sources() / unpacked);
+  write_file_atomically(source_file(folders_, asked), "x");
+  fs::last_write_time(source_file(folders_, asked), long_ago);
+  fs::last_write_time(folders_.sources() / unpacked, long_ago);
+  EXPECT_TRUE(use_source(folders_, asked));
+  EXPECT_EQ(unpacked_source(folders_, unpacked), folders_.sources() / unpacked);
+  EXPECT_EQ(pass().sources, 0);
+  EXPECT_FALSE(use_source(folders_, std::string(64, 'c')));
+}
+
+TEST_F(RetentionTest, LeavesNoPartsOfSources) {
+  const fs::path left = folders_.sources() / (".removed-" + std::string(64, 'a'));
+  const fs::path unpacking = folders_.sources() / (std::string(64, 'b') + ".Xy12ab");
+  const fs::path being_unpacked = folders_.sources() / (std::string(64, 'c') + ".Xy12ab");
+  for (const auto& folder : {left, unpacking, being_unpacked}) fs::create_directories(folder);
+  fs::last_write_time(unpacking, fs::file_time_type::clock::now() - std::chrono::hours(25));
+  EXPECT_EQ(pass().sources, 0);
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_FALSE(fs::exists(unpacking));
+  EXPECT_TRUE(fs::exists(being_unpacked));
+}
+
+// Each folder would take a descriptor, or a longer path.
+TEST(RemoveTree, GoesHoweverDeepItIs) {
+  const ScratchFolder scratch;
+  const fs::path top = scratch.path() / "top";
+  fs::create_directory(top);
+  int at = ::open(top.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  for (int i = 0; i < 5000; ++i) {
+    ASSERT_EQ(::mkdirat(at, "d", 0700), 0);
+    ASSERT_EQ(::symlinkat("/etc", at, "link"), 0);
+    const int next = ::openat(at, "d", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (i % 100 == 0) ::fchmod(at, 0500);
+    ::close(at);
+    at = next;
+  }
+  ::close(at);
+  remove_tree(top);
+  EXPECT_FALSE(fs::exists(top));
+  EXPECT_TRUE(fs::exists("/etc/passwd"));
+  remove_tree(top);
+  write_file_atomically(top, "a file");
+  remove_tree(top);
+  EXPECT_FALSE(fs::exists(top));
+}
+
+// Root may do anything; others cannot remove what lies in a folder that is closed to writers.
+TEST_F(RetentionTest, AnyUserRemovesTheirReadOnlySources) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  const ScratchFolder scratch;
+  const RunFolders folders{scratch.path() / "home"};
+  fs::create_directories(scratch.path() / "program" / "deep" / "deeper");
+  write_file_atomically(scratch.path() / "program" / "deep" / "deeper" / "main.py", "pass");
+  const auto packed = jobspec::pack_source(scratch.path() / "program");
+  fs::permissions(scratch.path(), fs::perms::all);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setresgid(65534, 65534, 65534) != 0 || ::setresuid(65534, 65534, 65534) != 0) ::_exit(9);
+    int left = 8;
+    try {
+      fs::create_directories(folders.sources());
+      write_file_atomically(source_file(folders, packed.id), packed.archive);
+      unpacked_source(folders, packed.id);
+      remove_unused_sources(folders, {}, now_ + 2 * kDay, now_ + kDay);
+      left = fs::is_empty(folders.sources()) ? 0 : 1;
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "{}\n", error.what());
+    }
+    ::_exit(left);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(RetentionTest, HasAThread) {

@@ -71,6 +71,8 @@ struct AttemptRow {
   Millis created = 0;
   Millis started = 0;
   Millis ended = 0;
+  std::int64_t steady = 0;  // `started` on the machine's steady clock, milliseconds
+  std::string boot = {};    // which start of the machine that clock counts from; "": unknown
 };
 
 struct TaskRow {

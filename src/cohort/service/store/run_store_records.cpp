@@ -18,20 +18,23 @@ void RunStore::put_attempt(const AttemptRow& attempt) {
   open_->database
       .prepare(
           "INSERT INTO attempts (job, number, state, exit_code, failure, instances, "
-          "gpu_indices, created, started, ended) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, "
-          "?10) ON CONFLICT (job, number) DO UPDATE SET state = excluded.state, "
+          "gpu_indices, created, started, ended, steady, boot) VALUES (?1, ?2, ?3, ?4, ?5, ?6, "
+          "?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT (job, number) DO UPDATE SET state = "
+          "excluded.state, "
           "exit_code = excluded.exit_code, failure = excluded.failure, "
           "instances = excluded.instances, gpu_indices = excluded.gpu_indices, "
-          "created = excluded.created, started = excluded.started, ended = excluded.ended")
+          "created = excluded.created, started = excluded.started, ended = excluded.ended, "
+          "steady = excluded.steady, boot = excluded.boot")
       .bind(attempt.job, attempt.number, attempt.state, attempt.exit_code, attempt.failure,
-            attempt.instances, attempt.gpu_indices, attempt.created, attempt.started, attempt.ended)
+            attempt.instances, attempt.gpu_indices, attempt.created, attempt.started, attempt.ended,
+            attempt.steady, attempt.boot)
       .run();
 }
 
 std::vector<AttemptRow> RunStore::attempts(std::string_view job) const {
   auto row = open_->database.prepare(
       "SELECT job, number, state, exit_code, failure, instances, gpu_indices, created, started, "
-      "ended FROM attempts WHERE job = ?1 ORDER BY number");
+      "ended, steady, boot FROM attempts WHERE job = ?1 ORDER BY number");
   row.bind(job);
   std::vector<AttemptRow> attempts;
   while (row.step()) {
@@ -46,6 +49,8 @@ std::vector<AttemptRow> RunStore::attempts(std::string_view job) const {
     attempt.created = row.integer(7);
     attempt.started = row.integer(8);
     attempt.ended = row.integer(9);
+    attempt.steady = row.integer(10);
+    attempt.boot = row.text(11);
   }
   return attempts;
 }

@@ -236,7 +236,7 @@ TEST(StoreFaults, TheBackupOfADayIsUsedAsTheMessageSays) {
   write_file_atomically(folders.database(),
                         "this is no database, but it is long enough to be read");
   const auto message = message_of<InvalidInput>([&] { RunStore store(root.path()); });
-  EXPECT_THAT(message, AllOf(HasSubstr("service.sqlite' is damaged"), HasSubstr("backup-v2")));
+  EXPECT_THAT(message, AllOf(HasSubstr("service.sqlite' is damaged"), HasSubstr("backup-v3")));
   const auto command = message.substr(message.find("cd "));
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   RunStore store(root.path());
@@ -277,6 +277,39 @@ TEST(StoreFaults, DamageIsFoundAndNeverCrashes) {
     }
   }
   EXPECT_GT(refused, rounds / 2);
+}
+
+// In a child whose files hold at most what SQLite needs to open a database: what it returns. 77
+// stands for a throw.
+template <class Body>
+int on_a_full_disk(const Body& body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{40 * 1024, 40 * 1024};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    int code = 77;
+    try {
+      code = body();
+    } catch (...) {
+    }
+    ::_exit(code);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(StoreFaults, WithoutRoomForABackupTheStoreOpens) {
+  ScratchFolder root;
+  const RunFolders folders{root.path()};
+  { RunStore(root.path()).add_job(plain_job("a")); }
+  EXPECT_EQ(on_a_full_disk([&] {
+              return RunStore(root.path(), Durability::process_death).find_job("a") ? 0 : 1;
+            }),
+            0);
+  const auto backup = folders.database().string() + ".backup-v2";
+  EXPECT_TRUE(!fs::exists(backup) || fs::file_size(backup) == 0);
 }
 
 // In a child: the limit on the size of files stands for a disk that is full.

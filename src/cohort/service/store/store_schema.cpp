@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "cohort/base/error.h"
+#include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 
 namespace cohort::service {
@@ -80,6 +81,11 @@ CREATE TABLE tokens (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE times (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 )sql",
+    R"sql(
+-- When an attempt began by the machine's own clock, and of which of its starts.
+ALTER TABLE attempts ADD COLUMN steady INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE attempts ADD COLUMN boot TEXT NOT NULL DEFAULT '';
+)sql",
 };
 
 std::filesystem::path beside(const std::filesystem::path& database, const std::string& ending) {
@@ -103,6 +109,15 @@ bool needs_backup(Database& database) {
       std::filesystem::last_write_time(backup_of(database.path(), kStoreVersion), code);
   if (!code && std::filesystem::file_time_type::clock::now() - time < kBackupAge) return false;
   return database.integer("SELECT EXISTS (SELECT 1 FROM jobs)") != 0;
+}
+
+// On a full disk jobs are to be deleted, and for that the service must start.
+void take_daily_backup(Database& database) {
+  try {
+    database.backup(backup_of(database.path(), kStoreVersion));
+  } catch (const SystemError& error) {
+    log::warning("no backup of '{}' today: {}", database.path().string(), error.message());
+  }
 }
 
 void migrate(Database& database, int version) {
@@ -151,7 +166,7 @@ UniqueFd open_schema(Database& database) {
   if (version < kStoreVersion)
     migrate(database, version);
   else if (first && needs_backup(database))
-    database.backup(backup_of(path, kStoreVersion));
+    take_daily_backup(database);
   if (first) lock_shared(lock, lock_path);
   return lock;
 }

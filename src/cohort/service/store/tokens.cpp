@@ -39,8 +39,6 @@ std::string random_bytes() {
 
 std::string new_secret() { return std::string(kPrefix) + base64url(random_bytes<32>()); }
 
-std::string digest_of(std::string_view secret) { return to_hex(sha256(secret)); }
-
 TokenRow token_of(const Statement& row) {
   const auto role = user_role_of(row.text(2));
   if (!role)
@@ -63,6 +61,8 @@ std::optional<UserRole> user_role_of(std::string_view name) {
   return std::nullopt;
 }
 
+std::string Tokens::digest(std::string_view secret) { return to_hex(sha256(secret)); }
+
 NewToken Tokens::create(std::string_view user, UserRole role, int days, Millis now) {
   if (user.empty()) throw InvalidInput("a token needs a user");
   if (days < 0 || days > kMostDays)
@@ -77,7 +77,7 @@ NewToken Tokens::create(std::string_view user, UserRole role, int days, Millis n
       .prepare(
           "INSERT INTO tokens (id, digest, user, role, created, expires) "
           "VALUES (?1, ?2, ?3, ?4, ?5, ?6)")
-      .bind(token.row.id, digest_of(token.secret), user, name_of(role), now, token.row.expires)
+      .bind(token.row.id, digest(token.secret), user, name_of(role), now, token.row.expires)
       .run();
   return token;
 }
@@ -86,9 +86,16 @@ std::optional<TokenRow> Tokens::find(std::string_view secret, Millis now) const 
   auto row = store_.database().prepare(
       "SELECT id, user, role, created, expires FROM tokens WHERE digest = ?1 "
       "AND (expires = 0 OR expires > ?2)");
-  row.bind(digest_of(secret), now);
+  row.bind(digest(secret), now);
   if (!row.step()) return std::nullopt;
   return token_of(row);
+}
+
+bool Tokens::is_valid(std::string_view digest, Millis now) const {
+  auto row = store_.database().prepare(
+      "SELECT 1 FROM tokens WHERE digest = ?1 AND (expires = 0 OR expires > ?2)");
+  row.bind(digest, now);
+  return row.step();
 }
 
 std::optional<TokenRow> Tokens::find_id(std::string_view id) const {
@@ -120,7 +127,7 @@ NewToken Tokens::rotate(std::string_view id, Millis now) {
   NewToken token{.secret = new_secret(), .row = *row};
   store_.database()
       .prepare("UPDATE tokens SET digest = ?2, created = ?3, expires = ?4 WHERE id = ?1")
-      .bind(id, digest_of(token.secret), row->created, row->expires)
+      .bind(id, digest(token.secret), row->created, row->expires)
       .run();
   return token;
 }

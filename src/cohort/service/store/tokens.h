@@ -38,6 +38,9 @@ class Tokens {
   // Nothing for a secret that was never given out, was removed, or has expired. Looks up a digest:
   // how long it takes tells nothing about other secrets.
   std::optional<TokenRow> find(std::string_view secret, Millis now = utc_now()) const;
+  // The same of a secret that is not kept: by its digest.
+  static std::string digest(std::string_view secret);
+  bool is_valid(std::string_view digest, Millis now = utc_now()) const;
   std::optional<TokenRow> find_id(std::string_view id) const;
   std::vector<TokenRow> list() const;  // oldest first, expired ones too
   bool remove(std::string_view id);

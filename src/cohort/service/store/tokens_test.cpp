@@ -64,6 +64,19 @@ TEST(Tokens, RotatingEndsTheOldSecretAtOnce) {
               testing::HasSubstr("no token 'none'"));
 }
 
+TEST(Tokens, AreValidByTheirDigestUntilTheyEnd) {
+  ScratchFolder root;
+  RunStore store(root.path());
+  Tokens tokens(store);
+  const auto made = tokens.create("ada", UserRole::user, 1, 1000);
+  const std::string digest = Tokens::digest(made.secret);
+  EXPECT_TRUE(tokens.is_valid(digest, 2000));
+  EXPECT_FALSE(tokens.is_valid(digest, made.row.expires));
+  EXPECT_FALSE(tokens.is_valid(made.secret, 2000));
+  tokens.rotate(made.row.id, 2000);
+  EXPECT_FALSE(tokens.is_valid(digest, 2000));
+}
+
 TEST(Tokens, RefuseWhatMakesNoSense) {
   ScratchFolder root;
   RunStore store(root.path());

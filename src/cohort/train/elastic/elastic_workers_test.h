@@ -11,9 +11,9 @@
 #include <thread>
 
 #include "cohort/base/files/scratch_folder_test.h"
+#include "cohort/membership/group/elastic_membership.h"
 #include "cohort/membership/service/elastic_job_test.h"
 #include "cohort/parallel/strategies/context.h"
-#include "cohort/parallel/strategies/elastic_membership.h"
 
 namespace cohort::elastic::testing {
 
@@ -71,7 +71,7 @@ class ElasticWorkers {
   // Of a worker that trains: returns when this other one is in its view, or waits to be let in and
   // this worker has been told so; at the latest after 20 seconds.
   static void await_newcomer(Context& context, const std::string& task, int incarnation) {
-    parallel::ElasticMembership& membership = *context.elastic();
+    membership::ElasticMembership& membership = *context.elastic();
     const Deadline deadline = membership::soon();
     while (!deadline.expired()) {
       if (membership.agent().planned_change() > 0) return;

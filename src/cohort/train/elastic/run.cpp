@@ -27,7 +27,7 @@ class FixedMembers : public Members {
 // Those of the current view.
 class ViewMembers : public Members {
  public:
-  explicit ViewMembers(parallel::ElasticMembership& membership) : membership_(membership) {}
+  explicit ViewMembers(membership::ElasticMembership& membership) : membership_(membership) {}
   collective::Group& group() override { return membership_.group(); }
   std::optional<std::uint64_t> planned_change() override {
     return membership_.agent().planned_change();
@@ -38,7 +38,7 @@ class ViewMembers : public Members {
   }
 
  private:
-  parallel::ElasticMembership& membership_;
+  membership::ElasticMembership& membership_;
 };
 
 class Attached {
@@ -55,7 +55,7 @@ class Attached {
 // A loop of the user's own over one State.
 class LoopBody : public ViewBody {
  public:
-  LoopBody(parallel::ElasticMembership& membership, State& state,
+  LoopBody(membership::ElasticMembership& membership, State& state,
            const std::function<void(State&)>& train)
       : membership_(membership), state_(state), train_(train) {}
 
@@ -100,7 +100,7 @@ class LoopBody : public ViewBody {
     has_finished_ = false;
   }
 
-  parallel::ElasticMembership& membership_;
+  membership::ElasticMembership& membership_;
   State& state_;
   const std::function<void(State&)>& train_;
   bool has_finished_ = false;
@@ -110,7 +110,7 @@ class LoopBody : public ViewBody {
 
 }  // namespace
 
-void run(parallel::ElasticMembership& membership, State& state,
+void run(membership::ElasticMembership& membership, State& state,
          const std::function<void(State&)>& train, RunOptions options) {
   if (membership.is_member())
     throw InvalidInput("this worker of an elastic job trains, or has trained, already",
@@ -125,7 +125,7 @@ void run(parallel::ElasticMembership& membership, State& state,
 
 void run(Context& context, State& state, const std::function<void(State&)>& train,
          RunOptions options) {
-  if (parallel::ElasticMembership* membership = context.elastic())
+  if (membership::ElasticMembership* membership = context.elastic())
     return run(*membership, state, train, options);
   FixedMembers members(context.group());
   const Attached attached(state, members);

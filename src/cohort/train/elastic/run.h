@@ -2,8 +2,8 @@
 
 #include <functional>
 
+#include "cohort/membership/group/elastic_membership.h"
 #include "cohort/parallel/strategies/context.h"
-#include "cohort/parallel/strategies/elastic_membership.h"
 #include "cohort/train/elastic/state.h"
 #include "cohort/train/elastic/view_driver.h"
 
@@ -33,7 +33,7 @@ void run(Context& context, State& state, const std::function<void(State&)>& trai
          RunOptions options = {});
 
 // The same for a membership without a Context.
-void run(parallel::ElasticMembership& membership, State& state,
+void run(membership::ElasticMembership& membership, State& state,
          const std::function<void(State&)>& train, RunOptions options = {});
 
 }  // namespace cohort::elastic

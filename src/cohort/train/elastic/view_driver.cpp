@@ -7,7 +7,7 @@
 
 namespace cohort::elastic {
 
-ViewDriver::ViewDriver(parallel::ElasticMembership& membership, DriverOptions options)
+ViewDriver::ViewDriver(membership::ElasticMembership& membership, DriverOptions options)
     : membership_(membership), options_(options) {}
 
 Deadline ViewDriver::deadline() const {

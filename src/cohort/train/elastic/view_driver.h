@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cohort/base/deadline.h"
-#include "cohort/parallel/strategies/elastic_membership.h"
+#include "cohort/membership/group/elastic_membership.h"
 
 namespace cohort::elastic {
 
@@ -51,7 +51,7 @@ struct DriverOptions {
 class ViewDriver {
  public:
   // `membership`: enter() has returned.
-  ViewDriver(parallel::ElasticMembership& membership, DriverOptions options);
+  ViewDriver(membership::ElasticMembership& membership, DriverOptions options);
 
   // Failure: the body's errors that are no peer's loss; an Error that names the last one when
   // changing members has not helped so often that it will not; what
@@ -66,7 +66,7 @@ class ViewDriver {
   bool train_in_view(ViewBody& body, std::string& broke);
   void expect_progress(std::int64_t commits, const std::string& broke);
 
-  parallel::ElasticMembership& membership_;
+  membership::ElasticMembership& membership_;
   DriverOptions options_;
   // Of the last failure.
   std::set<std::string> failing_members_;

@@ -216,7 +216,7 @@ void ElasticSync::commit(std::int64_t stage, std::int64_t step, double samples_p
 
 void ElasticAgreement::agree(const nlohmann::json& values) {
   if (entered_) return;
-  parallel::ElasticMembership& membership = sync_.membership();
+  membership::ElasticMembership& membership = sync_.membership();
   if (membership.is_member())
     throw InvalidInput("this worker of an elastic job has trained with another Trainer already",
                        {.advice = "Use one Trainer for the whole program."});

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "cohort/membership/group/elastic_membership.h"
 #include "cohort/membership/protocol/view.h"
-#include "cohort/parallel/strategies/elastic_membership.h"
 #include "cohort/train/sync/all_reduce_sync.h"
 #include "cohort/train/sync/group_agreement.h"
 #include "cohort/train/sync/replica_sync.h"
@@ -48,7 +48,7 @@ class ElasticSync final : public StepSync {
   void restore_tables(parallel::TableImages images, std::int64_t step) override;
   std::chrono::nanoseconds waited() const override;
 
-  parallel::ElasticMembership& membership() { return membership_; }
+  membership::ElasticMembership& membership() { return membership_; }
   const membership::View& view() const { return membership_.view(); }
   StateTransfer& transfer() { return transfer_; }
   StepLedger& ledger() { return ledger_; }
@@ -93,7 +93,7 @@ class ElasticSync final : public StepSync {
   Deadline deadline() const { return Deadline::after(timeout_); }
 
   parallel::Replica& replica_;
-  parallel::ElasticMembership& membership_;
+  membership::ElasticMembership& membership_;
   std::chrono::milliseconds timeout_;
   std::optional<SyncedModel> model_;
   // Kept from view to view: fresh pages for a large model take as long as a part of a step.

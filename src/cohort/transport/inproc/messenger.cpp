@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/base/process/wait_interrupt.h"
 
 namespace cohort::transport::inproc {
 
@@ -103,12 +104,16 @@ class InprocTransfer : public Transfer {
     const auto ready = [&] {
       return pending_->finished || hub_->broken[rank_].has_value() || hub_->left[peer_];
     };
-    if (deadline.is_never())
-      hub_->changed.wait(lock, ready);
-    else if (!hub_->changed.wait_until(lock, deadline.when(), ready)) {
-      const std::string text = fmt::format("rank {} did not take part in time", peer_);
-      hub_->broken[rank_] = Broken{text, {}, false};
-      throw TimeoutError(text);
+    try {
+      if (!wait_interruptibly(hub_->changed, lock, ready, deadline)) {
+        const std::string text = fmt::format("rank {} did not take part in time", peer_);
+        hub_->broken[rank_] = Broken{text, {}, false};
+        throw TimeoutError(text);
+      }
+    } catch (const Interrupted&) {
+      lock.lock();
+      hub_->break_all({fmt::format("rank {} was interrupted", rank_), {}, false});
+      throw;
     }
     if (pending_->finished) return;
     if (!hub_->broken[rank_])

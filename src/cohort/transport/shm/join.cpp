@@ -42,6 +42,8 @@ void serve(int listener, const UniqueFd& file, const ArenaLayout& layout,
       if (options.authenticate) options.authenticate(peer.get(), true, soon, options.check);
       send_fd(peer.get(), layout.part_bytes, file.get(), soon);
       ++served;
+    } catch (const Interrupted&) {
+      throw;
     } catch (const Error& error) {
       if (options.check) options.check();  // no peer is at fault then
       log::warning("refused a process that asked for the group's memory: {}", error.what());

@@ -13,6 +13,7 @@
 #include "cohort/base/net/pacing.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/base/process/limits.h"
+#include "cohort/base/process/wait_interrupt.h"
 #include "cohort/base/text.h"
 #include "cohort/transport/host.h"
 #include "cohort/transport/tcp/engine.h"
@@ -188,6 +189,9 @@ bool Engine::refresh(Lock& lock, Entry& entry, Deadline deadline) {
     found =
         look_up(link.peer(), failed || has_address, Deadline::at(std::min(deadline.when(), soon)));
   } catch (const TimeoutError&) {
+  } catch (const Interrupted&) {
+    tell_interrupt();
+    throw;
   } catch (const Error& error) {
     failure = {Breakage::Kind::peer, link.peer(),
                fmt::format("rank {} cannot be found: {}", link.peer(), error.message()),

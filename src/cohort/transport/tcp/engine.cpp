@@ -8,6 +8,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/process/wait_interrupt.h"
 #include "cohort/transport/tcp/silence.h"
 
 namespace cohort::transport::tcp {
@@ -79,6 +80,12 @@ void Engine::wait(const Message& message, std::size_t bytes, Deadline deadline) 
   SilenceWatch silence(options_.silence, Deadline::Clock::now());
   while (!ready()) {
     check(message);
+    if (WaitInterrupt::is_due()) {
+      lock.unlock();
+      ask_interrupt();
+      lock.lock();
+      continue;
+    }
     const Link& link = *entries_.at({message.peer, message.lane}).link;
     if (silence.is_over(Deadline::Clock::now(), link.heard_at())) {
       fail({Breakage::Kind::peer, message.peer,
@@ -89,7 +96,8 @@ void Engine::wait(const Message& message, std::size_t bytes, Deadline deadline) 
             "a debugger)."});
       broken_->raise();
     }
-    const Deadline limit = Deadline::at(std::min(deadline.when(), silence.next_look()));
+    const Deadline limit =
+        WaitInterrupt::limit(Deadline::at(std::min(deadline.when(), silence.next_look())));
     if (deadline.expired()) {
       fail({Breakage::Kind::timeout, message.peer, lateness(message),
             "Look whether that rank is stopped, cut off or slower than the deadline allows."});
@@ -113,6 +121,20 @@ void Engine::wait(const Message& message, std::size_t bytes, Deadline deadline) 
     polling_ = false;
     changed_.notify_all();
   }
+}
+
+void Engine::ask_interrupt() {
+  try {
+    WaitInterrupt::ask();
+  } catch (const Interrupted&) {
+    tell_interrupt();
+    throw;
+  }
+}
+
+// Before the transfers of this call are destroyed, which would tell the peers less.
+void Engine::tell_interrupt() noexcept {
+  abort({0, options_.rank, fmt::format("{} was interrupted", options_.name)});
 }
 
 void Engine::beat() noexcept {

@@ -115,6 +115,9 @@ class Engine {
   bool pump(Entry& entry);
   void poll(Lock& lock, int timeout_ms);
   void check(const Message& message);
+  // Both without the lock.
+  void ask_interrupt();
+  void tell_interrupt() noexcept;
   std::string lateness(const Message& message) const;
 
   void fail(Breakage breakage);

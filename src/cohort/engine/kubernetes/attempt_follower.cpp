@@ -1,0 +1,274 @@
+#include "cohort/engine/kubernetes/attempt_follower.h"
+
+#include <algorithm>
+
+#include "cohort/base/error.h"
+#include "cohort/base/files/files.h"
+#include "cohort/base/log/log.h"
+#include "cohort/engine/attempt_folder.h"
+#include "cohort/engine/kubernetes/status_file.h"
+#include "cohort/jobspec/source/source_package.h"
+
+namespace cohort::engine::kubernetes {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::chrono::seconds kCallTime{5};
+constexpr std::chrono::seconds kWatchHeadTime{10};
+constexpr std::chrono::milliseconds kTick{250};      // how soon a stop is seen
+constexpr std::chrono::seconds kJobTime{5};          // the Job is looked at, whatever a watch says
+constexpr std::chrono::milliseconds kStopTime{500};  // the same of one that is to end
+constexpr std::chrono::milliseconds kRetry{1000};
+constexpr int kGone = 410;
+
+Deadline call_deadline() { return Deadline::after(kCallTime); }
+
+std::vector<PodStatus> pods_of(const json& list) {
+  std::vector<PodStatus> pods;
+  if (list.contains("items"))
+    for (const json& pod : list.at("items")) pods.push_back(read_pod(pod));
+  // Of one index the earlier pod has the earlier log.
+  std::stable_sort(pods.begin(), pods.end(),
+                   [](const auto& a, const auto& b) { return a.created < b.created; });
+  return pods;
+}
+
+std::string version_of(const json& object) {
+  return object.value("metadata", json::object()).value("resourceVersion", "");
+}
+
+}  // namespace
+
+AttemptFollower::AttemptFollower(KubernetesSetup setup, fs::path folder, UniqueFd lock)
+    : setup_(std::move(setup)), folder_(std::move(folder)), lock_(std::move(lock)) {
+  status_ = read_status(folder_).value_or(AttemptStatus{.state = AttemptState::starting});
+  thread_ = std::thread([this] { run(); });
+}
+
+AttemptFollower::~AttemptFollower() {
+  cancel_.cancel();
+  thread_.join();
+}
+
+AttemptStatus AttemptFollower::status() const {
+  const std::lock_guard lock(mutex_);
+  return status_;
+}
+
+void AttemptFollower::change(const std::function<void(AttemptStatus&)>& change) {
+  AttemptStatus next;
+  {
+    const std::lock_guard lock(mutex_);
+    change(status_);
+    next = status_;
+  }
+  if (std::error_code code; fs::is_directory(folder_, code)) write_status(folder_, next);
+}
+
+// Without its folder an attempt has no owner.
+bool AttemptFollower::stop_asked() const {
+  std::error_code code;
+  return fs::exists(AttemptFolder{folder_}.stop_mark(), code) || !fs::is_directory(folder_, code);
+}
+
+void AttemptFollower::run() {
+  while (!cancel_.is_cancelled()) {
+    std::string trouble;
+    try {
+      follow();
+      break;
+    } catch (const HttpCancelled&) {
+      return;
+    } catch (const InvalidInput& refusal) {
+      change([&](AttemptStatus& status) {
+        status.state = stop_asked() ? AttemptState::stopped : AttemptState::failed;
+        status.failure = refusal.what();
+        status.ended = utc_timestamp();
+      });
+      break;
+    } catch (const Error& error) {  // the API server cannot be asked
+      trouble = error.what();
+    } catch (const std::exception& error) {
+      trouble = fmt::format("an answer of the API server was not understood: {}", error.what());
+    }
+    log::warning("{}: {}", folder_.string(), trouble);
+    try {
+      change([&](AttemptStatus& status) { status.waiting = trouble; });
+      pause(&cancel_, kRetry);
+    } catch (const HttpCancelled&) {
+      return;
+    } catch (const std::exception& error) {  // the folder is gone
+      log::warning("{}: {}", folder_.string(), error.what());
+      break;
+    }
+  }
+  done_.store(true);
+}
+
+// From whatever was done before to the end of the attempt.
+void AttemptFollower::follow() {
+  const AttemptRequest request = read_request({folder_});
+  max_run_ = request.job.spec.max_run;
+  const AttemptName name = attempt_name(request);
+  const KubeClient client(setup_.access(), &cancel_, [this](const std::string& what) {
+    change([&](AttemptStatus& status) { status.waiting = what; });
+  });
+  PodOptions options = setup_.pods;
+  if (options.name_space.empty()) options.name_space = client.access().name_space;
+  ManifestInput input{.request = request,
+                      .asked = setup_.read_words(request.job),
+                      .name = name.name,
+                      .secret = name.secret};
+  const AttemptObjects objects(client, options.name_space, name.name);
+  const fs::path requested = folder_ / "requested", created = folder_ / "created";
+  if (!fs::exists(created)) {
+    if (stop_asked()) {  // a request whose answer did not come may have made it
+      if (fs::exists(requested)) objects.remove(call_deadline());
+      throw InvalidInput("stopped before it started");
+    }
+    if (!request.source.empty()) input.source = jobspec::pack_source(request.source).archive;
+    const Manifest manifest = make_manifest(input, options);
+    write_file_atomically(requested, utc_timestamp() + "\n", 0600);
+    const std::string uid = objects.create(manifest, call_deadline());
+    write_file_atomically(created, uid + "\n", 0600);  // from here on it is never made again
+  }
+  AttemptPods pods(client.access(), objects, lay_out_pods(input.asked, name.name, name.name),
+                   AttemptFolder{folder_}.run());
+  until_end(objects, pods);
+}
+
+void AttemptFollower::until_end(const AttemptObjects& objects, AttemptPods& pods) {
+  while (true) {
+    const json list = objects.pods(call_deadline());
+    pods.keep_only(pods_of(list));
+    std::string version = version_of(list);
+    if (look(objects, pods)) return;
+    while (!version.empty())
+      if (watch_once(objects, pods, version)) return;
+  }
+}
+
+// One watch, from `version` on, which goes along; "": a new list is needed. True when the attempt
+// has ended.
+bool AttemptFollower::watch_once(const AttemptObjects& objects, AttemptPods& pods,
+                                 std::string& version) {
+  HttpReplyReader watch = objects.watch_pods(version, Deadline::after(kWatchHeadTime));
+  if (watch.status() != 200) {
+    version.clear();
+    if (watch.status() == kGone) return false;
+    throw PeerError(fmt::format("the API server refuses to watch pods ({})", watch.status()));
+  }
+  std::string text;
+  auto looked = Deadline::Clock::now();
+  while (true) {
+    bool changed = false;
+    try {
+      const std::string piece = watch.read(Deadline::after(kTick));
+      if (piece.empty()) return false;  // it has had its time
+      text += piece;
+    } catch (const TimeoutError&) {
+    } catch (const PeerError&) {
+      return false;  // it broke off: what came is known, the rest comes again
+    }
+    std::size_t begin = 0;
+    for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      if (!take_event(text.substr(begin, end - begin), pods, version)) return false;
+      changed = true;
+    }
+    text.erase(0, begin);
+    const bool stop = stop_asked() && !stop_sent_;
+    const auto patience = stop_sent_ ? kStopTime : std::chrono::milliseconds(kJobTime);
+    if (!changed && !stop && Deadline::Clock::now() - looked < patience) continue;
+    if (look(objects, pods)) return true;
+    looked = Deadline::Clock::now();
+  }
+}
+
+// False when the watch is of no use any more.
+bool AttemptFollower::take_event(const std::string& line, AttemptPods& pods,
+                                 std::string& version) const {
+  const json event = json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!event.is_object()) {
+    version.clear();
+    return false;
+  }
+  const std::string type = event.value("type", "");
+  const json object = event.value("object", json::object());
+  if (type == "ERROR") {  // 410 in most cases
+    version.clear();
+    return false;
+  }
+  if (const std::string next = version_of(object); !next.empty()) version = next;
+  if (type == "ADDED" || type == "MODIFIED") pods.set(read_pod(object));
+  if (type == "DELETED") {
+    const PodStatus last = read_pod(object);
+    pods.set(last);
+    pods.gone(last.uid);
+  }
+  return true;
+}
+
+// Asks for the Job, and says what is known. True when the attempt has ended.
+bool AttemptFollower::look(const AttemptObjects& objects, AttemptPods& pods) {
+  if (stop_asked() && !stop_sent_) {
+    objects.remove(call_deadline());
+    stop_sent_ = true;
+  }
+  const auto job = objects.job(call_deadline());
+  AttemptStatus next = status();
+  next.tasks = pods.tasks();
+  next.workers = pods.running();
+  next.state = stop_sent_           ? AttemptState::stopping
+               : pods.any_started() ? AttemptState::running
+                                    : AttemptState::starting;
+  if (next.started.empty() && pods.any_started()) next.started = utc_timestamp();
+  next.waiting = pods.waits_for();
+  if (!job) {
+    next.state = stop_sent_ ? AttemptState::stopped : AttemptState::lost;
+    if (!stop_sent_) next.failure = "its Job is gone: it was deleted, or ended a day ago";
+    finish(objects, pods, next);
+    return true;
+  }
+  const JobConditions conditions = read_job(*job);
+  if (conditions.end == JobEnd::none) {
+    if (conditions.is_suspended) next.waiting = "the Job is suspended: its queue has no place yet";
+    if (next.waiting.empty() && next.tasks.empty()) next.waiting = objects.trouble(call_deadline());
+    change([&](AttemptStatus& status) { status = next; });
+    return false;
+  }
+  if (conditions.end == JobEnd::complete) {
+    next.state = stop_sent_ ? AttemptState::stopped : AttemptState::succeeded;
+    if (!stop_sent_) next.exit_code = 0;
+  } else {
+    next.state = stop_sent_ ? AttemptState::stopped : AttemptState::failed;
+    next.failure = conditions.reason == "DeadlineExceeded"
+                       ? fmt::format("max_run of {} s has passed", max_run_.count())
+                       : fmt::format("{}: {}", conditions.reason, conditions.message);
+  }
+  finish(objects, pods, next);
+  return true;
+}
+
+void AttemptFollower::finish(const AttemptObjects& objects, AttemptPods& pods,
+                             AttemptStatus status) {
+  pods.keep_only(pods_of(objects.pods(call_deadline())));
+  pods.all_have_ended();
+  while (!pods.logs_done()) {
+    if (cancel_.is_cancelled()) throw HttpCancelled("the service ends");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  status.tasks = pods.tasks();
+  status.workers.reset();
+  status.waiting.clear();
+  status.ended = utc_timestamp();
+  if (status.state == AttemptState::failed && !status.failure.starts_with("max_run"))
+    if (const auto cause = pods.root_cause()) {
+      status.failure = cause->text;
+      status.exit_code = cause->exit_code;
+    }
+  change([&](AttemptStatus& known) { known = status; });
+}
+
+}  // namespace cohort::engine::kubernetes
