@@ -12,6 +12,7 @@ export interface Line {
 export class LineSplitter {
   private text = '';
   private cut = 0;
+  private returned = false; // the last character was a carriage return
   private decoder = new TextDecoder('utf-8');
 
   // Adds bytes; gives each line that they complete to `take`.
@@ -28,6 +29,7 @@ export class LineSplitter {
       take(this.line());
       this.text = '';
       this.cut = 0;
+      this.returned = false;
       at = end + 1;
     }
     this.append(text, at, text.length);
@@ -39,28 +41,23 @@ export class LineSplitter {
   }
 
   private append(text: string, from: number, to: number): void {
+    if (from === to) return;
     // A progress bar: what was drawn before the last carriage return is gone, unless that ends the line.
     let start = from;
-    const last = text.lastIndexOf('\r', to - 1);
-    if (last >= from && last + 1 < to) {
-      start = last + 1;
-      this.text = '';
-      this.cut = 0;
-    } else if (start < to && this.text.endsWith('\r')) {
+    const last = to - 2 < from ? -1 : text.lastIndexOf('\r', to - 2);
+    if (last >= from) start = last + 1;
+    if (start > from || this.returned) {
       this.text = '';
       this.cut = 0;
     }
+    this.returned = text[to - 1] === '\r';
     const room = Math.max(0, kLongestLine - this.text.length);
     this.text += text.slice(start, Math.min(to, start + room));
     this.cut += Math.max(0, to - start - room);
   }
 
   private line(): Line {
-    // "\r\n", and "100%\r" before the end of the line.
-    let text = this.text;
-    while (text.endsWith('\r')) text = text.slice(0, -1);
-    const drawn = text.lastIndexOf('\r');
-    return { text: drawn < 0 ? text : text.slice(drawn + 1), cut: this.cut };
+    return { text: this.text.replace(/\r+$/, ''), cut: this.cut };
   }
 }
 

@@ -1,9 +1,11 @@
 // Where in a list of rows a scroll bar stands. Browsers bound the height of an element (17 million
 // pixels and less), a log of a million lines is taller. So the element is at most `kTallest` pixels; a
 // small movement (wheel, keys) moves the rows by exactly as many pixels, a large one (the bar is dragged)
-// moves to the same part of the list. Confined to one element; does not touch the document.
+// moves to the same part of the list. The first and last `kExact` pixels are always one to one, so that the
+// bar never stands at its end before the list does. Confined to one element; does not touch the document.
 
 export const kTallest = 8_000_000;
+const kExact = 100_000;
 
 export class ScrollMap {
   private position = 0; // pixels from the top of the list, as if the element were as tall as it
@@ -52,25 +54,21 @@ export class ScrollMap {
 
   // The element was scrolled by a person. True: set its scroll_top to `scroll_top` again.
   scrolled(scroll_top: number): boolean {
-    const moved = scroll_top - this.bar;
+    const most_bar = this.most_bar;
+    const bar = Math.min(Math.max(0, scroll_top), most_bar);
+    const moved = bar - this.bar;
     if (Math.abs(moved) < 0.5) return false;
     const most = this.most;
-    const most_bar = this.most_bar;
-    if (most_bar === most) {
-      this.position = Math.min(Math.max(0, scroll_top), most);
-      this.bar = scroll_top;
+    this.bar = bar;
+    if (Math.abs(moved) > 2 * this.view) {
+      this.position = this.position_of(bar);
       return false;
     }
-    const is_step = Math.abs(moved) <= 2 * this.view;
-    if (is_step) this.position = Math.min(Math.max(0, this.position + moved), most);
-    else this.position = most_bar === 0 ? 0 : (Math.min(Math.max(0, scroll_top), most_bar) / most_bar) * most;
-    this.bar = scroll_top;
+    this.position = Math.min(Math.max(0, this.position + moved), most);
     // The bar has come to an end and the list has not, or the other way round.
-    const is_bar_at_end = scroll_top <= 0 || scroll_top >= most_bar;
+    const is_bar_at_end = bar <= 0 || bar >= most_bar;
     const is_list_at_end = this.position <= 0 || this.position >= most;
-    if (!is_step || is_bar_at_end === is_list_at_end) return false;
-    this.bar = this.bar_of(this.position);
-    return true;
+    return is_bar_at_end !== is_list_at_end && this.settle();
   }
 
   // Puts the bar where it belongs, which many small movements have made wrong. True: set scroll_top.
@@ -97,9 +95,16 @@ export class ScrollMap {
   private bar_of(position: number): number {
     const most = this.most;
     const most_bar = this.most_bar;
-    if (most_bar === most) return position;
-    if (position <= 0 || most === 0) return 0;
-    if (position >= most) return most_bar;
-    return Math.min(Math.max(1, Math.round((position / most) * most_bar)), most_bar - 1);
+    if (most_bar === most || position <= kExact) return position;
+    if (position >= most - kExact) return most_bar - (most - position);
+    return kExact + ((position - kExact) / (most - 2 * kExact)) * (most_bar - 2 * kExact);
+  }
+
+  private position_of(bar: number): number {
+    const most = this.most;
+    const most_bar = this.most_bar;
+    if (most_bar === most || bar <= kExact) return bar;
+    if (bar >= most_bar - kExact) return most - (most_bar - bar);
+    return kExact + ((bar - kExact) / (most_bar - 2 * kExact)) * (most - 2 * kExact);
   }
 }
