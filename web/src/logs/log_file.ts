@@ -3,6 +3,7 @@
 // `kMostCached` characters of them stay in memory. New text arrives through append(), with the offset of
 // its first byte and of the byte behind it, so that a piece that comes twice is dropped and a gap is read.
 // Confined to the page's thread; `on_change` is called after every change, perhaps often.
+import { plain, style_after, type Style } from './ansi';
 import { LineSplitter, utf8_length, type Line } from './lines';
 
 export interface LogIndex {
@@ -23,15 +24,21 @@ const kPiece = 1 << 20;
 const kMostBlockBytes = 32 << 20; // of one block; what lies behind is not shown
 const kMostCached = 24 << 20;
 
+export interface StyledLine extends Line {
+  from: Style; // the colours in which it begins, as those before it in its block left them
+}
+
 const missing: Line = { text: '', cut: -1 };
 
 class Block {
-  lines: Line[] = [];
+  lines: StyledLine[] = [];
+  style = plain;
   characters = 0;
   used = 0;
 
   add(line: Line): void {
-    this.lines.push(line);
+    this.lines.push({ ...line, from: this.style });
+    if (line.text.includes('\x1b')) this.style = style_after(line.text, this.style);
     this.characters += line.text.length + 32;
   }
 }
@@ -48,6 +55,7 @@ export class LogFile {
   private loading = new Set<number>();
   private splitter = new LineSplitter();
   private whole = 0; // lines with an end
+  private tail_known = true; // false: the first line of the tail was read from its middle
   private clock = 0;
   private queue: Promise<void> = Promise.resolve();
   private readonly abort = new AbortController();
@@ -92,24 +100,16 @@ export class LogFile {
     this.ready = true;
     this.on_change();
   }
-  private tail_known = true;
 
   // The line, or null while it is being read; cut < 0: it will not be read.
-  line(number: number): Line | null {
-    if (number === this.whole) return this.splitter.partial();
+  line(number: number): StyledLine | null {
     const block = this.blocks.get(Math.floor(number / this.every));
+    if (number === this.whole) {
+      const partial = this.splitter.partial();
+      return partial && { ...partial, from: block?.style ?? plain };
+    }
     if (block) block.used = ++this.clock;
     return block?.lines[number % this.every] ?? null;
-  }
-
-  // Lines before `number` in its block, oldest first: what its colours depend on.
-  before(number: number): readonly Line[] {
-    const block = this.blocks.get(Math.floor(Math.min(number, Math.max(0, this.whole - 1)) / this.every));
-    return block?.lines ?? [];
-  }
-
-  block_start(number: number): number {
-    return Math.floor(number / this.every) * this.every;
   }
 
   // Sees to it that these lines will be there.

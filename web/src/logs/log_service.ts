@@ -1,0 +1,65 @@
+// Logs as the service gives them.
+import { get_json, job_path, request, with_query } from '../api/client';
+import type { StoredFile } from '../api/types';
+import type { LogIndex, LogSource } from './log_file';
+import type { MatchPage, Query } from './search';
+
+export class ServedLog implements LogSource {
+  constructor(
+    private readonly job: string,
+    private readonly task: string,
+    private readonly attempt: number,
+  ) {}
+
+  async index(from: number | null, signal: AbortSignal): Promise<LogIndex> {
+    const given = await get_json<Partial<LogIndex> & { lines: number }>(
+      job_path(this.job, 'logs', 'index'),
+      { ...this.which(), from },
+      signal,
+    );
+    return {
+      size: given.size ?? 0,
+      every: given.every ?? 1000,
+      first: given.first ?? 0,
+      offsets: given.offsets ?? [0],
+      ended: given.ended ?? false,
+      more: given.more ?? false,
+    };
+  }
+
+  async read(offset: number, limit: number, signal: AbortSignal): Promise<Uint8Array> {
+    const path = with_query(job_path(this.job, 'logs'), { ...this.which(), offset, limit });
+    const response = await request(path, { signal });
+    return new Uint8Array(await response.arrayBuffer());
+  }
+
+  search(query: Query, from: number, signal: AbortSignal): Promise<MatchPage> {
+    return get_json<MatchPage>(
+      job_path(this.job, 'logs', 'search'),
+      { ...this.which(), q: query.text, regex: query.regex, case: query.case, from, limit: 200 },
+      signal,
+    );
+  }
+
+  // The byte that was written first at `time` or behind it.
+  async offset_at(time: Date): Promise<number> {
+    const path = with_query(job_path(this.job, 'logs'), { ...this.which(), since: time.toISOString(), limit: 1 });
+    const response = await request(path);
+    const read = (await response.arrayBuffer()).byteLength;
+    return Math.max(0, Number(response.headers.get('Cohort-Next-Offset') ?? 0) - read);
+  }
+
+  // Where a browser saves the whole log from; null where it is not among the job's files.
+  async address(): Promise<string | null> {
+    const { files } = await get_json<{ files: StoredFile[] }>(job_path(this.job, 'files'));
+    const stem = this.task.replace(':', '-');
+    const found = files.find(
+      ({ path }) => path.startsWith(`logs/${this.attempt}/`) && path.replace(/^.*\//, '').replace(/\.\w+$/, '') === stem,
+    );
+    return found ? job_path(this.job, 'files', found.path) : null;
+  }
+
+  private which(): { task: string; attempt: number } {
+    return { task: this.task, attempt: this.attempt };
+  }
+}
