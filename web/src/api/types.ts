@@ -8,7 +8,7 @@ export type Attempt = Schemas['Attempt'];
 export type JobEvent = Schemas['Event'];
 export type Metric = Schemas['Metric'];
 export type StoredFile = Schemas['File'];
-export type Service = Schemas['Service'];
+export type Service = Schemas['Service'] & { last_event?: number };
 export type LogPiece = Schemas['LogPiece'];
 
 /** The newest value of a job's main metric, with its recent course. */

@@ -1,0 +1,64 @@
+// Where a curve over time and the events beside it stand in a box.
+import type { TimelineEntry } from '../api/types';
+import type { Curve } from './course';
+
+export interface CourseMark {
+  x: number;
+  kind: string;
+  text: string;
+}
+
+export interface CourseGeometry {
+  lines: string[];
+  marks: CourseMark[];
+  low: number;
+  high: number;
+  begin: number;
+  end: number;
+}
+
+const kMarked = ['view', 'kill', 'killed', 'restart', 'join', 'left', 'lost', 'scaled', 'task_ended'];
+
+/** True for what changes who takes part: worth a mark on the curve. */
+export function is_marked(kind: string): boolean {
+  return kMarked.includes(kind);
+}
+
+/** The middle of the values, without the few largest: a first loss of 1e4 does not flatten the rest. */
+function bounds(values: readonly number[]): [number, number] {
+  const sorted = [...values].sort((a, b) => a - b);
+  const low = sorted[0] ?? 0;
+  const high = sorted[Math.floor((sorted.length - 1) * 0.98)] ?? low;
+  return high > low ? [low, high] : [low - 0.5, low + 0.5];
+}
+
+export function course_geometry(
+  curve: Curve,
+  entries: readonly TimelineEntry[],
+  width: number,
+  height: number,
+): CourseGeometry | null {
+  const finite = curve.value.filter((value): value is number => value !== null && Number.isFinite(value));
+  const begin = curve.time[0];
+  const end = curve.time.at(-1);
+  if (finite.length < 2 || begin === undefined || end === undefined || end <= begin) return null;
+  const [low, high] = bounds(finite);
+  const x_of = (time: number): number => ((time - begin) / (end - begin)) * width;
+  const y_of = (value: number): number => Math.max(0, Math.min(height, ((high - value) / (high - low)) * (height - 4) + 2));
+  const lines: string[] = [];
+  let line: string[] = [];
+  const finish = (): void => {
+    if (line.length > 1) lines.push(line.join(' '));
+    line = [];
+  };
+  curve.value.forEach((value, index) => {
+    if (value === null || !Number.isFinite(value)) finish();
+    else line.push(`${x_of(curve.time[index] ?? begin).toFixed(1)},${y_of(value).toFixed(1)}`);
+  });
+  finish();
+  const marks = entries
+    .filter((entry) => is_marked(entry.kind))
+    .map((entry) => ({ x: x_of(Date.parse(entry.time)), kind: entry.kind, text: entry.text }))
+    .filter((mark) => mark.x >= 0 && mark.x <= width);
+  return { lines, marks, low, high, begin, end };
+}
