@@ -17,7 +17,7 @@ import { useFrame } from './use_frame';
 const kSearchAgainMs = 1000;
 
 export interface PaneCommand {
-  what: 'next' | 'previous' | 'first' | 'last' | 'time';
+  what: 'next' | 'previous' | 'time';
   time?: Date;
   serial: number;
 }
@@ -77,10 +77,6 @@ export function LogPane(props: LogPaneProps) {
   useEffect(() => {
     if (!command || !file) return;
     if (command.what === 'next' || command.what === 'previous') step(command.what, view.current);
-    else if (command.what === 'first') {
-      on_following(false);
-      go_to(0);
-    } else if (command.what === 'last') go_to(file.lines);
     else if (command.time && served)
       served
         .offset_at(command.time)

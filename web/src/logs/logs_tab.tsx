@@ -1,6 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { get_json, job_path } from '../api/client';
 import type { Failure, JobDetail } from '../api/types';
+import { useKeys } from '../keys';
 import { set_query, useAddress } from '../router';
 import { Button } from '../ui/button';
 import { DialogButtons, show_dialog } from '../ui/dialog';
@@ -37,13 +38,10 @@ export function LogsTab({ job }: { job: JobDetail }) {
 
   const box = useRef<HTMLInputElement>(null);
   useKeys({
-    '/': () => box.current?.focus(),
     n: () => send('next'),
     N: () => send('previous'),
     e: () => search_for(kErrors),
     f: () => set_following(!following),
-    g: () => send('first'),
-    G: () => set_following(true),
   });
 
   if (job.attempt === 0 || (names.length === 0 && asked.length === 0))
@@ -150,6 +148,7 @@ function SearchBox({ input, shown, on_step }: SearchBoxProps) {
         ref={input}
         class="field"
         type="search"
+        data-search
         aria-label="Search in the log"
         placeholder="Search (/)"
         maxLength={500}
@@ -244,23 +243,4 @@ function ask_time(job: JobDetail): Promise<Date | null> {
       </DialogButtons>
     </form>
   ));
-}
-
-/** Keys of this view, unless a person writes into a field or a dialog is open. */
-function useKeys(keys: Record<string, () => void>): void {
-  const current = useRef(keys);
-  current.current = keys;
-  useEffect(() => {
-    const on_key = (event: KeyboardEvent): void => {
-      if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
-      const target = event.target instanceof Element ? event.target : null;
-      if (target?.closest('input, textarea, select, dialog, [contenteditable]')) return;
-      const action = current.current[event.key];
-      if (!action) return;
-      event.preventDefault();
-      action();
-    };
-    addEventListener('keydown', on_key, true);
-    return () => removeEventListener('keydown', on_key, true);
-  }, []);
 }

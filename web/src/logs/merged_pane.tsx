@@ -58,9 +58,7 @@ export function MergedPane({ job, query, times, following, on_following, command
       on_following(false);
       set_target({ row, serial: command.serial });
     };
-    if (command.what === 'first') go_to(0);
-    if (command.what === 'last') on_following(true);
-    if ((command.what !== 'next' && command.what !== 'previous') || words === '') return;
+    if (command.what === 'time' || words === '') return;
     const row = find_row(log, words, query!.case, found, command.what === 'next' ? 1 : -1);
     if (row < 0) return;
     set_found(row);
