@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { LogFile, type LogIndex, type LogSource } from '../src/logs/log_file';
-import { kErrors, LogSearch, type MatchPage } from '../src/logs/search';
+import { kErrors, LogSearch, type MatchPage, type Place } from '../src/logs/search';
 
 // A service with one log in memory.
 class Served implements LogSource {
@@ -21,16 +21,13 @@ class Served implements LogSource {
     all.set(more, this.bytes.length);
     this.bytes = all;
   }
-  async index(from: number | null): Promise<LogIndex> {
+  async index(from: number, line: number): Promise<LogIndex> {
     ++this.indexes;
-    const begin = from ?? 0;
-    let first = 0;
-    for (let i = 0; i < begin; ++i) if (this.bytes[i] === 10) ++first;
-    const offsets = [begin];
-    const end = Math.min(this.bytes.length, begin + this.scan);
-    let line = first;
-    for (let i = begin; i < end; ++i) if (this.bytes[i] === 10 && ++line % this.every === 0) offsets.push(i + 1);
-    return { size: end, every: this.every, first, offsets, ended: false, more: end < this.bytes.length };
+    const offsets = from === 0 ? [0] : [];
+    const first = from === 0 ? 0 : (Math.floor(line / this.every) + 1) * this.every;
+    const end = Math.min(this.bytes.length, from + this.scan);
+    for (let i = from; i < end; ++i) if (this.bytes[i] === 10 && ++line % this.every === 0) offsets.push(i + 1);
+    return { size: end, line, every: this.every, first, offsets, ended: false, more: end < this.bytes.length };
   }
   async read(offset: number, limit: number): Promise<Uint8Array> {
     ++this.reads;
@@ -150,13 +147,14 @@ describe('a search', () => {
   const lines = ['ok', 'Error: one', 'ok', 'an error', 'ok'];
   const offsets = lines.map((_, i) => lines.slice(0, i).join('\n').length + (i > 0 ? 1 : 0));
   // The service scans two lines a call.
-  const ask = async (query: { text: string }, from: number): Promise<MatchPage> => {
-    const first = offsets.findIndex((offset) => offset >= from);
+  const ask = async (query: { text: string }, from: Place): Promise<MatchPage> => {
+    const first = from.line;
+    expect(from.offset).toBe(offsets[first]);
     const part = lines.slice(first, first + 2);
     const matches = part.flatMap((text, i) =>
       text.toLowerCase().includes(query.text) ? [{ offset: offsets[first + i]!, line: first + i, text, start: 0, length: 3 }] : [],
     );
-    return { matches, next: offsets[first + 2] ?? null, size: 100 };
+    return { matches, next: offsets[first + 2] ?? null, next_line: first + 2, size: 100 };
   };
 
   test('goes through the whole log and round it', async () => {
@@ -168,7 +166,7 @@ describe('a search', () => {
     expect(search.at(3)!.text).toBe('an error');
     expect(search.at(2)).toBeNull();
     expect(changes).toBeGreaterThan(1);
-    await search.run();
+    await search.run({ offset: offsets[3]!, line: 3 });
     expect(search.matches.length).toBe(2);
   });
 
@@ -181,7 +179,7 @@ describe('a search', () => {
 
   test('a service that does not go on is not asked for ever', async () => {
     let calls = 0;
-    const search = new LogSearch(kErrors, async () => (++calls, { matches: [], next: 0, size: 10 }), () => undefined);
+    const search = new LogSearch(kErrors, async () => (++calls, { matches: [], next: 0, next_line: 0, size: 10 }), () => undefined);
     await search.run();
     expect(calls).toBe(1);
   });

@@ -7,7 +7,8 @@ import { plain, style_after, type Style } from './ansi';
 import { LineSplitter, utf8_length, type Line } from './lines';
 
 export interface LogIndex {
-  size: number; // bytes that the index is about
+  size: number; // how far the log was read, in bytes
+  line: number; // which line is there
   every: number;
   first: number; // line number of offsets[0]
   offsets: number[];
@@ -16,7 +17,8 @@ export interface LogIndex {
 }
 
 export interface LogSource {
-  index(from: number | null, signal: AbortSignal): Promise<LogIndex>;
+  /** Of the lines that begin behind byte `from`, where line `line` is; from 0 on: of all. */
+  index(from: number, line: number, signal: AbortSignal): Promise<LogIndex>;
   read(offset: number, limit: number, signal: AbortSignal): Promise<Uint8Array>;
 }
 
@@ -55,7 +57,6 @@ export class LogFile {
   private loading = new Set<number>();
   private splitter = new LineSplitter();
   private whole = 0; // lines with an end
-  private tail_known = true; // false: the first line of the tail was read from its middle
   private clock = 0;
   private queue: Promise<void> = Promise.resolve();
   private readonly abort = new AbortController();
@@ -75,27 +76,25 @@ export class LogFile {
 
   // Reads the index and the last lines; append() may be called from then on.
   async open(): Promise<void> {
-    let index = await this.source.index(null, this.abort.signal);
+    let index = await this.source.index(0, 0, this.abort.signal);
     this.every = index.every;
     this.take_offsets(index);
     while (index.more) {
-      const at = this.offsets[this.offsets.length - 1]!;
-      index = await this.source.index(at, this.abort.signal);
-      const before = this.offsets.length;
+      const before = index.size;
+      index = await this.source.index(index.size, index.line, this.abort.signal);
       this.take_offsets(index);
-      if (index.more && this.offsets.length === before) break; // one line longer than a whole scan
+      if (index.size <= before) break;
     }
     this.ended = index.ended;
     const last = this.offsets.length - 1;
-    const block = new Block();
+    this.blocks.set(last, new Block());
     this.whole = last * this.every;
-    this.blocks.set(last, block);
-    const start = this.offsets[last]!;
-    if (index.size - start > kMostBlockBytes) {
-      // Lines too long to read from their beginning: the end of the log is what matters.
-      this.size = index.size - kPiece;
-      this.tail_known = false;
-    } else this.size = start;
+    this.size = this.offsets[last]!;
+    if (index.size - this.size > kMostBlockBytes) {
+      // Lines too long to read again from the first of them: what comes from now on is shown.
+      while (this.whole < index.line) this.take_line(missing);
+      this.size = index.size;
+    }
     await this.catch_up(index.size);
     this.ready = true;
     this.on_change();
@@ -127,6 +126,12 @@ export class LogFile {
       this.take_text(text, end);
       this.on_change();
     });
+  }
+
+  // The last place of which both byte and line are known.
+  get landmark(): { offset: number; line: number } {
+    for (let i = this.offsets.length - 1; i > 0; --i) if (this.offsets[i]! >= 0) return { offset: this.offsets[i]!, line: i * this.every };
+    return { offset: 0, line: 0 };
   }
 
   // Reads what was written up to now, after a stream that could not say where it went on.
@@ -222,9 +227,7 @@ export class LogFile {
     const number = Math.floor(this.whole / this.every);
     let block = this.blocks.get(number);
     if (!block) this.blocks.set(number, (block = new Block()));
-    const known = this.tail_known ? line : missing;
-    block.add(known);
-    this.tail_known = true;
+    block.add(line);
     ++this.whole;
   }
 
@@ -237,7 +240,8 @@ export class LogFile {
   private async find_offsets(): Promise<void> {
     const unknown = this.offsets.indexOf(-1);
     if (unknown < 1) return;
-    const index = await this.source.index(this.offsets[unknown - 1]!, this.abort.signal);
+    const known = unknown - 1;
+    const index = await this.source.index(this.offsets[known]!, known * this.every, this.abort.signal);
     const at = Math.floor(index.first / this.every);
     index.offsets.forEach((offset, i) => {
       if (this.offsets[at + i] === -1) this.offsets[at + i] = offset;

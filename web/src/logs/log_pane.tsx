@@ -159,7 +159,7 @@ function useSearch(
   const size = file?.size ?? 0;
   useEffect(() => {
     if (!search || search.running || size <= search.size) return;
-    const timer = setTimeout(() => void search.run(), kSearchAgainMs);
+    const timer = setTimeout(() => void search.run(file?.landmark), kSearchAgainMs);
     return () => clearTimeout(timer);
   }, [search, search?.running, size]);
 

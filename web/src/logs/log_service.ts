@@ -2,7 +2,7 @@
 import { get_json, job_path, request, with_query } from '../api/client';
 import type { StoredFile } from '../api/types';
 import type { LogIndex, LogSource } from './log_file';
-import type { MatchPage, Query } from './search';
+import type { MatchPage, Place, Query } from './search';
 
 export class ServedLog implements LogSource {
   constructor(
@@ -11,20 +11,8 @@ export class ServedLog implements LogSource {
     private readonly attempt: number,
   ) {}
 
-  async index(from: number | null, signal: AbortSignal): Promise<LogIndex> {
-    const given = await get_json<Partial<LogIndex> & { lines: number }>(
-      job_path(this.job, 'logs', 'index'),
-      { ...this.which(), from },
-      signal,
-    );
-    return {
-      size: given.size ?? 0,
-      every: given.every ?? 1000,
-      first: given.first ?? 0,
-      offsets: given.offsets ?? [0],
-      ended: given.ended ?? false,
-      more: given.more ?? false,
-    };
+  index(from: number, line: number, signal: AbortSignal): Promise<LogIndex> {
+    return get_json<LogIndex>(job_path(this.job, 'logs', 'index'), { ...this.which(), from, line }, signal);
   }
 
   async read(offset: number, limit: number, signal: AbortSignal): Promise<Uint8Array> {
@@ -33,12 +21,10 @@ export class ServedLog implements LogSource {
     return new Uint8Array(await response.arrayBuffer());
   }
 
-  search(query: Query, from: number, signal: AbortSignal): Promise<MatchPage> {
-    return get_json<MatchPage>(
-      job_path(this.job, 'logs', 'search'),
-      { ...this.which(), q: query.text, regex: query.regex, case: query.case, from, limit: 200 },
-      signal,
-    );
+  search(query: Query, from: Place, signal: AbortSignal): Promise<MatchPage> {
+    const { text, regex, case: matches_case } = query;
+    const asked = { q: text, regex, case: matches_case, from: from.offset, line: from.line, limit: 200 };
+    return get_json<MatchPage>(job_path(this.job, 'logs', 'search'), { ...this.which(), ...asked }, signal);
   }
 
   // The byte that was written first at `time` or behind it.

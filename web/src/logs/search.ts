@@ -13,7 +13,14 @@ export interface Match {
 export interface MatchPage {
   matches: Match[];
   next: number | null;
+  next_line: number;
   size: number;
+}
+
+// The beginning of a line.
+export interface Place {
+  offset: number;
+  line: number;
 }
 
 export interface Query {
@@ -31,15 +38,15 @@ export const kErrors: Query = {
 
 export class LogSearch {
   matches: Match[] = [];
-  scanned = 0;
   size = 0;
   running = false;
   failed: unknown = null;
-  private abort = new AbortController();
+  private from: Place = { offset: 0, line: 0 };
+  private readonly abort = new AbortController();
 
   constructor(
     readonly query: Query,
-    private readonly ask: (query: Query, from: number, signal: AbortSignal) => Promise<MatchPage>,
+    private readonly ask: (query: Query, from: Place, signal: AbortSignal) => Promise<MatchPage>,
     private readonly on_change: () => void,
   ) {}
 
@@ -51,24 +58,22 @@ export class LogSearch {
     this.abort.abort();
   }
 
-  // Goes on to the end of the log as it is now. Called again when the log has grown.
-  async run(): Promise<void> {
+  // Goes on to the end of the log as it is now. Called again when the log has grown, with a place at which
+  // a line begins and up to which all lines were whole at the last call.
+  async run(landmark: Place = { offset: 0, line: 0 }): Promise<void> {
     if (this.running || this.is_full) return;
+    if (landmark.offset > this.from.offset && landmark.offset < this.size) this.from = landmark;
     this.running = true;
     this.on_change();
     try {
       for (;;) {
-        const page = await this.ask(this.query, this.scanned, this.abort.signal);
+        const page = await this.ask(this.query, this.from, this.abort.signal);
         const last = this.matches[this.matches.length - 1]?.line ?? -1;
-        for (const match of page.matches)
-          if (match.line > last && !this.is_full) this.matches.push(match);
+        for (const match of page.matches) if (match.line > last && !this.is_full) this.matches.push(match);
         this.size = page.size;
-        if (page.next === null || this.is_full) {
-          this.scanned = Math.max(this.scanned, this.restart(page));
-          break;
-        }
-        if (page.next <= this.scanned) break; // a service that does not go on is not asked for ever
-        this.scanned = page.next;
+        // The last line may be unfinished: it is searched again when there is more.
+        if (page.next === null || page.next <= this.from.offset || this.is_full) break;
+        this.from = { offset: page.next, line: page.next_line };
         this.on_change();
       }
       this.failed = null;
@@ -78,12 +83,6 @@ export class LogSearch {
       this.running = false;
       if (!this.abort.signal.aborted) this.on_change();
     }
-  }
-
-  // The last line may be unfinished: it is searched again, unless it is among the matches.
-  private restart(page: MatchPage): number {
-    const last = page.matches[page.matches.length - 1];
-    return last ? Math.max(last.offset, this.scanned) : this.scanned === 0 ? 0 : this.scanned;
   }
 
   // Index of the first match at or behind `line`, round to the first; -1 without matches.
