@@ -19,14 +19,14 @@ export interface Latest {
   spark: (number | null)[];
 }
 
+/** pid and what follows come with usage=1. */
 export type Task = Schemas['Task'] & {
   pid?: number | null;
   started?: string | null;
   ended?: string | null;
-  cpu?: number | null;
+  cpu_seconds?: number | null;
   memory?: number | null;
   step?: number | null;
-  gpu?: number | null;
 };
 
 /** A row of the list; tasks and latest come with latest=1. */
@@ -70,8 +70,9 @@ export interface ClusterSize {
 export interface Cluster {
   total: ClusterSize;
   free: ClusterSize;
-  held: { job: string; name: string; user: string; cores: number; memory: number; gpus: number; instances: number }[];
-  waiting: { job: string; name: string; user: string; place: number; reason: string; since: string }[];
+  /** job, name and user are null where the caller may not see the job. */
+  held: { job: string | null; name: string | null; user: string | null; cores: number; memory: number; gpus: number; instances: number }[];
+  waiting: { job: string | null; name: string | null; user: string | null; place: number | null; reason: string; since: string }[];
 }
 
 export interface TimelineEntry {

@@ -39,7 +39,7 @@ function Slots({ cluster }: { cluster: Cluster }) {
   const slots = held_slots(cluster);
   return (
     <section class="panel" aria-label="Cores by job">
-      <h2>Cores</h2>
+      <h2>Cores by job</h2>
       <div class="slots" aria-hidden="true">
         {slots.map((holder, index) => (
           <span key={index} class={holder < 0 ? 'slot' : `slot held s${(holder % 8) + 1}`} title={cluster.held[holder]?.name ?? 'free'} />
@@ -47,6 +47,11 @@ function Slots({ cluster }: { cluster: Cluster }) {
       </div>
     </section>
   );
+}
+
+/** A job of another person may be hidden from who asks. */
+function JobName({ job, name }: { job: string | null; name: string | null }) {
+  return job === null ? <span class="quiet-text">another user's job</span> : <Link href={job_address(job)}>{name}</Link>;
 }
 
 function Held({ cluster }: { cluster: Cluster }) {
@@ -66,9 +71,9 @@ function Held({ cluster }: { cluster: Cluster }) {
         </thead>
         <tbody>
           {cluster.held.map((row, index) => (
-            <tr key={row.job}>
+            <tr key={row.job ?? index}>
               <td>
-                <span class={`slot held s${(index % 8) + 1}`} aria-hidden="true" /> <Link href={job_address(row.job)}>{row.name}</Link>
+                <span class={`slot held s${(index % 8) + 1}`} aria-hidden="true" /> <JobName job={row.job} name={row.name} />
               </td>
               <td>{row.user}</td>
               <td class="number">{row.instances}</td>
@@ -90,7 +95,7 @@ function Waiting({ cluster, now }: { cluster: Cluster; now: number }) {
       <table class="plain-table">
         <thead>
           <tr>
-            <th class="number">Place</th>
+            <th>Place</th>
             <th>Job</th>
             <th>Owner</th>
             <th>Waits for</th>
@@ -98,11 +103,11 @@ function Waiting({ cluster, now }: { cluster: Cluster; now: number }) {
           </tr>
         </thead>
         <tbody>
-          {cluster.waiting.map((row) => (
-            <tr key={row.job}>
-              <td class="number">{row.place}</td>
+          {cluster.waiting.map((row, index) => (
+            <tr key={row.job ?? index}>
+              <td>{row.place ?? 'later'}</td>
               <td>
-                <Link href={job_address(row.job)}>{row.name}</Link>
+                <JobName job={row.job} name={row.name} />
               </td>
               <td>{row.user}</td>
               <td>{row.reason}</td>

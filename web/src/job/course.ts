@@ -66,6 +66,16 @@ export function with_metrics(course: Course, metrics: readonly Metric[]): Course
   return { curves, last_id };
 }
 
+/** `course` with the newest values: a series of many points ends with the mean of its last group. */
+export function with_last(course: Course, metrics: readonly Metric[]): Course {
+  const curves = new Map(course.curves);
+  for (const metric of metrics) {
+    const curve = curves.get(metric.name);
+    if (curve && metric.id <= course.last_id) curves.set(metric.name, { ...curve, step: metric.step, last: metric.value });
+  }
+  return { ...course, curves };
+}
+
 /** The name that stands for the job: "loss", else one with loss in it, else the first. */
 export function main_metric(names: readonly string[]): string | null {
   return names.find((name) => name === 'loss') ?? names.find((name) => /loss/i.test(name)) ?? names[0] ?? null;

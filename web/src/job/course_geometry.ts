@@ -24,11 +24,13 @@ export function is_marked(kind: string): boolean {
   return kMarked.includes(kind);
 }
 
-/** The middle of the values, without the few largest: a first loss of 1e4 does not flatten the rest. */
+/** From the least to the largest, or to where 98% are when the rest lies far above: a first loss of 1e4 does not flatten the curve. */
 function bounds(values: readonly number[]): [number, number] {
   const sorted = [...values].sort((a, b) => a - b);
   const low = sorted[0] ?? 0;
-  const high = sorted[Math.floor((sorted.length - 1) * 0.98)] ?? low;
+  const most = sorted.at(-1) ?? low;
+  const usual = sorted[Math.floor((sorted.length - 1) * 0.98)] ?? low;
+  const high = most > low + 4 * (usual - low) && usual > low ? usual : most;
   return high > low ? [low, high] : [low - 0.5, low + 0.5];
 }
 

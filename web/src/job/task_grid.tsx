@@ -1,5 +1,5 @@
 import { useMemo, useState } from 'preact/hooks';
-import type { JobDetail, Task } from '../api/types';
+import type { JobDetail } from '../api/types';
 import { format_age, format_bytes, format_duration, plural, seconds_between } from '../format';
 import { job_address } from '../router';
 import { StateBadge, tone_of } from '../ui/badge';
@@ -7,6 +7,8 @@ import { Button } from '../ui/button';
 import { EmptyState } from '../ui/empty_state';
 import { Link } from '../ui/link';
 import { useNow } from '../ui/use_now';
+import type { TaskInfo } from './task_usage';
+import { useTasks } from './use_tasks';
 import { is_live, slow_tasks, sorted_tasks, state_counts } from './task_rules';
 
 const kFew = 24;
@@ -17,16 +19,15 @@ function density_of(count: number): 'few' | 'many' | 'crowd' {
   return count <= kFew ? 'few' : count <= kMany ? 'many' : 'crowd';
 }
 
-function use_text(task: Task): string {
+function use_text(task: TaskInfo): string {
   const parts = [];
   if (typeof task.cpu === 'number') parts.push(`${task.cpu.toFixed(1)} cores`);
   if (typeof task.memory === 'number') parts.push(format_bytes(task.memory));
-  if (typeof task.gpu === 'number') parts.push(`GPU ${Math.round(task.gpu)}%`);
   return parts.join(' · ');
 }
 
 interface TileProps {
-  task: Task;
+  task: TaskInfo;
   density: 'few' | 'many' | 'crowd';
   slow: string | undefined;
   chosen: boolean;
@@ -60,7 +61,7 @@ function Tile({ task, density, slow, chosen, choose }: TileProps) {
   );
 }
 
-function TaskDetails({ job, task, slow, close }: { job: JobDetail; task: Task; slow: string | undefined; close: () => void }) {
+function TaskDetails({ job, task, slow, close }: { job: JobDetail; task: TaskInfo; slow: string | undefined; close: () => void }) {
   const now = useNow();
   const lasted = task.started ? (task.ended ? format_duration(seconds_between(task.started, task.ended)) : format_age(task.started, now)) : '';
   const facts: [string, string][] = [
@@ -98,8 +99,9 @@ function TaskDetails({ job, task, slow, close }: { job: JobDetail; task: Task; s
 }
 
 export function TaskGrid({ job }: { job: JobDetail }) {
-  const tasks = useMemo(() => sorted_tasks(job.tasks), [job.tasks]);
-  const slow = useMemo(() => slow_tasks(job.tasks), [job.tasks]);
+  const known = useTasks(job);
+  const tasks = useMemo(() => sorted_tasks(known), [known]);
+  const slow = useMemo(() => slow_tasks(known), [known]);
   const [chosen, set_chosen] = useState('');
   if (tasks.length === 0) {
     return <EmptyState title={job.state === 'queued' ? 'Its tasks start when it leaves the queue.' : 'No task has started yet.'} />;

@@ -1,5 +1,6 @@
 // Tasks as the grid shows them: order, counts, and which fall behind.
 import type { Task } from '../api/types';
+import type { TaskInfo } from './task_usage';
 
 const kGone = ['failed', 'lost', 'exited', 'stopped', 'killed', 'succeeded', 'ended', 'left'];
 
@@ -19,9 +20,9 @@ function median(values: readonly number[]): number {
  * behind the median); else by CPU, where the others are busy and this one uses less than a third of the median.
  * Tasks are compared with those of their own type: a parameter server has no worker's load.
  */
-export function slow_tasks(tasks: readonly Task[]): Map<string, string> {
+export function slow_tasks(tasks: readonly TaskInfo[]): Map<string, string> {
   const slow = new Map<string, string>();
-  const groups = new Map<string, Task[]>();
+  const groups = new Map<string, TaskInfo[]>();
   for (const task of tasks.filter(is_live)) {
     const type = task.name.split(':')[0] ?? '';
     groups.set(type, [...(groups.get(type) ?? []), task]);
@@ -57,7 +58,7 @@ function index_of(name: string): number {
 }
 
 /** chief, worker, evaluator, ps ... as the service gives the types, by number within each: worker:10 behind worker:9. */
-export function sorted_tasks(tasks: readonly Task[]): Task[] {
+export function sorted_tasks<T extends Task>(tasks: readonly T[]): T[] {
   const types = [...new Set(tasks.map((task) => task.name.split(':')[0] ?? ''))];
   const type_of = (task: Task): number => types.indexOf(task.name.split(':')[0] ?? '');
   return [...tasks].sort((a, b) => type_of(a) - type_of(b) || index_of(a.name) - index_of(b.name));

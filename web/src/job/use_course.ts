@@ -1,11 +1,12 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, get_json, job_path } from '../api/client';
 import { has_ended, type JobDetail, type Metric, type Series } from '../api/types';
-import { course_of, with_metrics, type Course } from './course';
+import { course_of, with_last, with_metrics, type Course } from './course';
 
 const kPoints = 300;
 const kEveryMs = 1500;
 const kPageRows = 5000;
+const kLastIds = 500;
 
 /** The metrics of a job, a few hundred points each, with what came since added every moment until the job has ended. */
 export function useCourse(job: JobDetail | null): Course | null {
@@ -22,7 +23,10 @@ export function useCourse(job: JobDetail | null): Course | null {
       try {
         if (known === null) {
           const answer = await get_json<{ series: Series[] }>(job_path(id, 'series'), { points: kPoints }, stop.signal);
-          known = course_of(answer.series);
+          const read = course_of(answer.series);
+          const query = { after: Math.max(0, read.last_id - kLastIds), limit: kLastIds };
+          const page = await get_json<{ metrics: Metric[] }>(job_path(id, 'metrics'), query, stop.signal);
+          known = with_metrics(with_last(read, page.metrics), page.metrics);
         } else if (!document.hidden) {
           const query = { after: known.last_id, limit: kPageRows };
           const page = await get_json<{ metrics: Metric[] }>(job_path(id, 'metrics'), query, stop.signal);

@@ -64,7 +64,13 @@ export function Header({ page, service, theme, next_theme }: HeaderProps) {
         </Link>
       </nav>
       <div class="shell-side">
-        <span role="status">{lost > 0 && <span class="connection">reconnecting …</span>}</span>
+        <span role="status">
+          {lost > 0 && (
+            <span class="connection">
+              <span class="connection-text">reconnecting </span>…
+            </span>
+          )}
+        </span>
         {service && (
           <span class="who">
             {service.user} ({service.role})
@@ -73,12 +79,14 @@ export function Header({ page, service, theme, next_theme }: HeaderProps) {
         <Button kind="quiet" onClick={next_theme} aria-label={`Theme: ${theme}. Switch to ${kNextTheme[theme]}`} title={`Theme: ${theme}`}>
           {kThemeMark[theme]}
         </Button>
-        <Button kind="quiet" onClick={show_help} aria-label="Keys" title="Keys (?)">
+        <Button kind="quiet" class="keys-button" onClick={show_help} aria-label="Keys" title="Keys (?)">
           ?
         </Button>
-        <Button kind="quiet" onClick={() => void sign_out()}>
-          Sign out
-        </Button>
+        {service && (
+          <Button kind="quiet" onClick={() => void sign_out()}>
+            Sign out
+          </Button>
+        )}
       </div>
     </header>
   );

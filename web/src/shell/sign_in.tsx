@@ -1,11 +1,15 @@
 import { useState } from 'preact/hooks';
 import { sign_in } from '../api/session';
+import { useAddress } from '../router';
 import { Button } from '../ui/button';
+
+const kOldLink = 'This link was used already, or is older than a minute. Run cohort open again for a new one.';
 
 /** Shown when the service does not know who asks. What was on its way goes on afterwards. */
 export function SignIn({ on_done }: { on_done?: () => void }) {
   const [token, set_token] = useState('');
-  const [problem, set_problem] = useState('');
+  const { query } = useAddress();
+  const [problem, set_problem] = useState(query.get('link') === 'invalid' ? kOldLink : '');
   const [busy, set_busy] = useState(false);
 
   const submit = async (event: Event): Promise<void> => {

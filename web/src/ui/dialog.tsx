@@ -60,6 +60,10 @@ export function DialogHost() {
     if (dialog && !element.current?.open) element.current?.showModal();
     const first = element.current?.querySelector<HTMLElement>('[autofocus]');
     first?.focus();
+    if (first instanceof HTMLTextAreaElement) {
+      first.setSelectionRange(0, 0);
+      first.scrollTop = 0;
+    }
   }, [dialog]);
   if (!dialog) return null;
   return (
