@@ -1,0 +1,75 @@
+import { describe, expect, it } from 'vitest';
+import type { Metric } from '../src/api/types';
+import { course_of, main_metric, rate_metric, with_last, with_metrics } from '../src/job/course';
+import { course_geometry } from '../src/job/course_geometry';
+import { allowed_actions, elastic_range } from '../src/job/job_rules';
+
+function metric(id: number, value: number | null, name = 'loss'): Metric {
+  return { id, name, step: id, value, time: new Date(id * 1000).toISOString() };
+}
+
+const kStart = course_of([{ name: 'loss', count: 2, last_id: 2, step: [1, 2], time: [1000, 2000], value: [4, 3] }]);
+
+describe('the course of a job', () => {
+  it('goes on with what came since, once', () => {
+    const course = with_metrics(kStart, [metric(2, 3), metric(3, 2), metric(4, 1, 'other')]);
+    expect(course.last_id).toBe(4);
+    expect(course.curves.get('loss')).toMatchObject({ last: 2, step: 3, value: [4, 3, 2] });
+    expect(course.curves.get('other')).toMatchObject({ value: [1] });
+    expect(with_metrics(course, [])).toBe(course);
+  });
+
+  it('shows the last value itself, not the mean of the last group', () => {
+    const course = with_last(kStart, [metric(1, 9), metric(2, 2.5), metric(3, 1)]);
+    expect(course.curves.get('loss')).toMatchObject({ last: 2.5, step: 2, value: [4, 3] });
+  });
+
+  it('stays bounded, however long the page is open', () => {
+    let course = kStart;
+    for (let id = 3; id < 20_000; ++id) course = with_metrics(course, [metric(id, 1 / id)]);
+    expect(course.curves.get('loss')?.value.length).toBeLessThanOrEqual(1200);
+    expect(course.curves.get('loss')?.step).toBe(19_999);
+  });
+});
+
+describe('metrics of the header', () => {
+  it('are the loss and the rate of samples', () => {
+    expect(main_metric(['accuracy', 'val_loss', 'loss'])).toBe('loss');
+    expect(main_metric(['accuracy', 'val_loss'])).toBe('val_loss');
+    expect(main_metric([])).toBeNull();
+    expect(rate_metric(['loss', 'samples_per_second'])).toBe('samples_per_second');
+    expect(rate_metric(['loss', 'samples/s'])).toBe('samples/s');
+    expect(rate_metric(['samples'])).toBeNull();
+  });
+});
+
+describe('course_geometry', () => {
+  const curve = { name: 'loss', step: 3, last: 1, time: [0, 1000, 2000, 3000], value: [4, null, 2, 1] };
+
+  it('marks what changes who takes part, where it happened', () => {
+    const entries = [
+      { time: new Date(1500).toISOString(), kind: 'view', task: '', text: 'view 2' },
+      { time: new Date(1500).toISOString(), kind: 'checkpoint', task: '', text: 'kept' },
+      { time: new Date(9000).toISOString(), kind: 'view', task: '', text: 'later than the curve' },
+    ];
+    expect(course_geometry(curve, entries, 300, 100)?.marks).toEqual([{ x: 150, kind: 'view', text: 'view 2' }]);
+  });
+
+  it('leaves a gap where a value was not finite', () => {
+    expect(course_geometry(curve, [], 300, 100)?.lines).toEqual(['200.0,66.0 300.0,98.0']);
+  });
+
+  it('draws nothing out of one point', () => {
+    expect(course_geometry({ ...curve, time: [0], value: [1] }, [], 300, 100)).toBeNull();
+  });
+});
+
+describe('what a job allows', () => {
+  it('follows its state', () => {
+    expect(allowed_actions({ state: 'running', spec: { elastic: { min: 1, max: 4 } } })).toEqual({ stop: true, resume: false, scale: true, remove: false });
+    expect(allowed_actions({ state: 'running', spec: {} }).scale).toBe(false);
+    expect(allowed_actions({ state: 'failed', spec: {} })).toEqual({ stop: false, resume: true, scale: false, remove: true });
+    expect(allowed_actions({ state: 'succeeded', spec: {} }).resume).toBe(false);
+    expect(elastic_range({ elastic: 'yes' })).toBeNull();
+  });
+});
