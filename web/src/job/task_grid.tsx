@@ -15,8 +15,8 @@ const kFew = 24;
 const kMany = 160;
 
 /** How much a tile says, by how many there are. */
-function density_of(count: number): 'few' | 'many' | 'crowd' {
-  return count <= kFew ? 'few' : count <= kMany ? 'many' : 'crowd';
+function density_of(count: number): 'few' | 'many' | 'dots' {
+  return count <= kFew ? 'few' : count <= kMany ? 'many' : 'dots';
 }
 
 function use_text(task: TaskInfo): string {
@@ -28,7 +28,7 @@ function use_text(task: TaskInfo): string {
 
 interface TileProps {
   task: TaskInfo;
-  density: 'few' | 'many' | 'crowd';
+  density: 'few' | 'many' | 'dots';
   slow: string | undefined;
   chosen: boolean;
   choose: () => void;
@@ -45,7 +45,7 @@ function Tile({ task, density, slow, chosen, choose }: TileProps) {
       title={label}
       onClick={choose}
     >
-      {density !== 'crowd' && <span class="tile-name">{density === 'few' ? task.name : task.name.replace(/^worker:/, '')}</span>}
+      {density !== 'dots' && <span class="tile-name">{density === 'few' ? task.name : task.name.replace(/^worker:/, '')}</span>}
       {density === 'many' && typeof task.step === 'number' && <span class="tile-use number">{task.step}</span>}
       {density === 'few' && (
         <>
