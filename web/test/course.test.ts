@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Metric } from '../src/api/types';
-import { course_of, main_metric, rate_metric, with_last, with_metrics } from '../src/job/course';
+import { course_of, main_curve, rate_curve, short_name, with_last, with_metrics } from '../src/job/course';
 import { course_geometry } from '../src/job/course_geometry';
 import { allowed_actions, elastic_range } from '../src/job/job_rules';
 
@@ -34,17 +34,20 @@ describe('the course of a job', () => {
 
 describe('metrics of the header', () => {
   it('are the loss and the rate of samples', () => {
-    expect(main_metric(['accuracy', 'val_loss', 'loss'])).toBe('loss');
-    expect(main_metric(['accuracy', 'val_loss'])).toBe('val_loss');
-    expect(main_metric([])).toBeNull();
-    expect(rate_metric(['loss', 'samples_per_second'])).toBe('samples_per_second');
-    expect(rate_metric(['loss', 'samples/s'])).toBe('samples/s');
-    expect(rate_metric(['samples'])).toBeNull();
+    const course = (counts: Record<string, number>) =>
+      course_of(Object.entries(counts).map(([name, count]) => ({ name, count, last_id: 1, step: [1], time: [1], value: [1] })));
+    expect(main_curve(course({ accuracy: 900, loss: 3, 'train/loss': 500 }))?.name).toBe('train/loss');
+    expect(main_curve(course({ accuracy: 9, other: 8 }))?.name).toBe('accuracy');
+    expect(main_curve(course({}))).toBeNull();
+    expect(rate_curve(course({ loss: 1, 'speed/samples_per_second': 1 }))?.name).toBe('speed/samples_per_second');
+    expect(rate_curve(course({ 'samples/s': 1 }))?.name).toBe('samples/s');
+    expect(rate_curve(course({ samples: 1, resamples_per_s: 1 }))).toBeNull();
+    expect(short_name('speed/samples_per_second')).toBe('samples per second');
   });
 });
 
 describe('course_geometry', () => {
-  const curve = { name: 'loss', step: 3, last: 1, time: [0, 1000, 2000, 3000], value: [4, null, 2, 1] };
+  const curve = { name: 'loss', count: 4, step: 3, last: 1, time: [0, 1000, 2000, 3000], value: [4, null, 2, 1] };
 
   it('marks what changes who takes part, where it happened', () => {
     const entries = [

@@ -5,6 +5,8 @@ const kMostPoints = 600;
 
 export interface Curve {
   name: string;
+  /** Values reported, drawn or not. */
+  count: number;
   step: number;
   last: number | null;
   time: number[];
@@ -23,6 +25,7 @@ export function course_of(series: readonly Series[]): Course {
     last_id = Math.max(last_id, each.last_id);
     curves.set(each.name, {
       name: each.name,
+      count: each.count,
       step: each.step.at(-1) ?? 0,
       last: each.value.at(-1) ?? null,
       time: each.time,
@@ -51,11 +54,12 @@ export function with_metrics(course: Course, metrics: readonly Metric[]): Course
     fresh.set(metric.name, [...(fresh.get(metric.name) ?? []), metric]);
   }
   for (const [name, values] of fresh) {
-    const old = curves.get(name) ?? { name, step: 0, last: null, time: [], value: [] };
+    const old = curves.get(name) ?? { name, count: 0, step: 0, last: null, time: [], value: [] };
     curves.set(
       name,
       thinned({
         name,
+        count: old.count + values.length,
         step: values.at(-1)?.step ?? old.step,
         last: values.at(-1)?.value ?? null,
         time: [...old.time, ...values.map((metric) => Date.parse(metric.time))],
@@ -76,12 +80,20 @@ export function with_last(course: Course, metrics: readonly Metric[]): Course {
   return { ...course, curves };
 }
 
-/** The name that stands for the job: "loss", else one with loss in it, else the first. */
-export function main_metric(names: readonly string[]): string | null {
-  return names.find((name) => name === 'loss') ?? names.find((name) => /loss/i.test(name)) ?? names[0] ?? null;
+/** The curve that stands for the job: of those with "loss" in their names the one with most values, else the first. */
+export function main_curve(course: Course): Curve | null {
+  const curves = [...course.curves.values()];
+  const losses = curves.filter((curve) => /loss/i.test(curve.name)).sort((a, b) => b.count - a.count);
+  return losses[0] ?? curves[0] ?? null;
 }
 
-/** A rate of samples: "samples_per_second", "samples/s", "throughput". */
-export function rate_metric(names: readonly string[]): string | null {
-  return names.find((name) => /^(samples|examples|images|tokens).*(\/s|per_s|_s$|rate)|throughput/i.test(name)) ?? null;
+/** The rate of samples: "speed/samples_per_second", "samples/s", "throughput". */
+export function rate_curve(course: Course): Curve | null {
+  const pattern = /(^|\/)(samples|examples|images|tokens).*(\/s|per_s|_s$|rate)|throughput/i;
+  return [...course.curves.values()].find((curve) => pattern.test(curve.name)) ?? null;
+}
+
+/** "speed/samples_per_second" -> "samples per second". */
+export function short_name(name: string): string {
+  return name.slice(name.lastIndexOf('/') + 1).replaceAll('_', ' ') || name;
 }

@@ -7,7 +7,7 @@ import { Link } from '../ui/link';
 import { Progress } from '../ui/progress';
 import { useNow } from '../ui/use_now';
 import { clone_job, delete_job, download_job, pin_job, resume_job, scale_job, stop_job } from './actions';
-import { main_metric, rate_metric, type Course } from './course';
+import { main_curve, rate_curve, short_name, type Course } from './course';
 import { allowed_actions } from './job_rules';
 
 function Actions({ job, refresh }: { job: JobDetail; refresh: () => void }) {
@@ -49,9 +49,8 @@ function Figure({ label, children, title }: { label: string; children: Component
 
 function Figures({ job, course }: { job: JobDetail; course: Course | null }) {
   const now = useNow();
-  const names = [...(course?.curves.keys() ?? [])];
-  const main = course?.curves.get(main_metric(names) ?? '');
-  const rate = course?.curves.get(rate_metric(names) ?? '');
+  const main = course && main_curve(course);
+  const rate = course && rate_curve(course);
   const left = job.eta === null || job.ended !== null ? null : (Date.parse(job.eta) - now) / 1000;
   return (
     <dl class="figures">
@@ -69,7 +68,7 @@ function Figures({ job, course }: { job: JobDetail; course: Course | null }) {
       )}
       {main && <Figure label="Step">{main.step}</Figure>}
       {main && <Figure label={main.name}>{format_value(main.last)}</Figure>}
-      {rate && rate !== main && <Figure label={rate.name}>{format_value(rate.last)}</Figure>}
+      {rate && rate !== main && <Figure label={short_name(rate.name)}>{format_value(rate.last)}</Figure>}
       <Figure label="Workers">{job.instances}</Figure>
       {job.exit_code !== null && <Figure label="Exit code">{job.exit_code}</Figure>}
     </dl>

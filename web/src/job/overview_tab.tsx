@@ -6,7 +6,7 @@ import { format_duration, format_time, format_value, plural } from '../format';
 import { job_address } from '../router';
 import { Link } from '../ui/link';
 import { usePolled } from '../ui/use_polled';
-import { main_metric, type Course } from './course';
+import { main_curve, type Course } from './course';
 import { course_geometry, is_marked } from './course_geometry';
 import { TaskGrid } from './task_grid';
 
@@ -16,7 +16,7 @@ const kShownEvents = 6;
 const kEventsMs = 3000;
 
 function CourseChart({ course, entries }: { course: Course; entries: readonly TimelineEntry[] }) {
-  const curve = course.curves.get(main_metric([...course.curves.keys()]) ?? '');
+  const curve = main_curve(course);
   const geometry = curve && course_geometry(curve, entries, kWidth, kHeight);
   if (!curve || !geometry) return null;
   const label = `${curve.name} over ${format_duration((geometry.end - geometry.begin) / 1000)}, now ${format_value(curve.last)}, ${plural(geometry.marks.length, 'change')} of the tasks on the way`;

@@ -40,13 +40,14 @@ function Tile({ task, density, slow, chosen, choose }: TileProps) {
     <button
       type="button"
       class={`tile tone-${tone_of(task.state)} ${is_live(task) ? '' : 'gone'} ${slow ? 'slow' : ''}`}
-      aria-label={label}
+      aria-label={density === 'dots' ? label : undefined}
       aria-pressed={chosen}
       title={label}
       onClick={choose}
     >
       {density !== 'dots' && <span class="tile-name">{density === 'few' ? task.name : task.name.replace(/^worker:/, '')}</span>}
       {density === 'many' && typeof task.step === 'number' && <span class="tile-use number">{task.step}</span>}
+      {density === 'many' && <span class="off-screen">, {label}</span>}
       {density === 'few' && (
         <>
           <span class="tile-state">{slow ?? task.state}</span>

@@ -21,11 +21,11 @@ export function FirstJob() {
   ];
   return (
     <section class="first-job">
-      <h2>No jobs yet</h2>
+      <h1>No jobs yet</h1>
       <p class="quiet-text">A job shows up here by itself as soon as it is submitted, in any of these ways:</p>
       {ways.map((way) => (
         <div key={way.title} class="first-way">
-          <h3>{way.title}</h3>
+          <h2>{way.title}</h2>
           <CopyBlock text={way.text} label={way.title} />
         </div>
       ))}
