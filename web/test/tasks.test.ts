@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Task } from '../src/api/types';
-import { slow_tasks, sorted_tasks, state_counts } from '../src/job/task_rules';
+import { restarted_tasks, slow_tasks, sorted_tasks, state_counts } from '../src/job/task_rules';
 import { with_usage, type TaskInfo } from '../src/job/task_usage';
 
 function task(name: string, more: Partial<TaskInfo> = {}): TaskInfo {
@@ -37,6 +37,13 @@ describe('tasks in the grid', () => {
       ['running', 2],
       ['failed', 1],
     ]);
+  });
+});
+
+describe('restarted_tasks', () => {
+  it('names those whose count grew, and none that is new', () => {
+    const tasks = [task('a', { restarts: 1 }), task('b', { restarts: 2 }), task('c', { restarts: 5 })];
+    expect(restarted_tasks(new Map([['a', 1], ['b', 1]]), tasks)).toEqual(['b']);
   });
 });
 

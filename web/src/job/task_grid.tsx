@@ -8,6 +8,7 @@ import { EmptyState } from '../ui/empty_state';
 import { Link } from '../ui/link';
 import { useNow } from '../ui/use_now';
 import type { TaskInfo } from './task_usage';
+import { useRestarted } from './use_restarted';
 import { useTasks } from './use_tasks';
 import { is_live, slow_tasks, sorted_tasks, state_counts } from './task_rules';
 
@@ -30,16 +31,17 @@ interface TileProps {
   task: TaskInfo;
   density: 'few' | 'many' | 'dots';
   slow: string | undefined;
+  restarted: boolean;
   chosen: boolean;
   choose: () => void;
 }
 
-function Tile({ task, density, slow, chosen, choose }: TileProps) {
+function Tile({ task, density, slow, restarted, chosen, choose }: TileProps) {
   const label = [task.name, task.state, `on ${task.host}`, use_text(task), slow].filter(Boolean).join(', ');
   return (
     <button
       type="button"
-      class={`tile tone-${tone_of(task.state)} ${is_live(task) ? '' : 'gone'} ${slow ? 'slow' : ''}`}
+      class={`tile tone-${tone_of(task.state)} ${is_live(task) ? '' : 'gone'} ${slow ? 'slow' : ''} ${restarted ? 'restarted' : ''}`}
       aria-label={density === 'dots' ? label : undefined}
       aria-pressed={chosen}
       title={label}
@@ -50,7 +52,7 @@ function Tile({ task, density, slow, chosen, choose }: TileProps) {
       {density === 'many' && <span class="off-screen">, {label}</span>}
       {density === 'few' && (
         <>
-          <span class="tile-state">{slow ?? task.state}</span>
+          <span class="tile-state">{restarted ? 'started again' : (slow ?? task.state)}</span>
           <span class="tile-use number">
             {typeof task.step === 'number' ? `step ${task.step}` : task.host}
             {task.restarts > 0 ? ` · ${plural(task.restarts, 'restart')}` : ''}
@@ -103,6 +105,7 @@ export function TaskGrid({ job }: { job: JobDetail }) {
   const known = useTasks(job);
   const tasks = useMemo(() => sorted_tasks(known), [known]);
   const slow = useMemo(() => slow_tasks(known), [known]);
+  const restarted = useRestarted(known);
   const [chosen, set_chosen] = useState('');
   if (tasks.length === 0) {
     return <EmptyState title={job.state === 'queued' ? 'Its tasks start when it leaves the queue.' : 'No task has started yet.'} />;
@@ -127,6 +130,7 @@ export function TaskGrid({ job }: { job: JobDetail }) {
             task={task}
             density={density}
             slow={slow.get(task.name)}
+            restarted={restarted.has(task.name)}
             chosen={task.name === chosen}
             choose={() => set_chosen(task.name === chosen ? '' : task.name)}
           />

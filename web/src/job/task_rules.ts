@@ -46,6 +46,11 @@ export function slow_tasks(tasks: readonly TaskInfo[]): Map<string, string> {
   return slow;
 }
 
+/** Names of tasks that were started again since `before` (name -> restarts); those seen for the first time are not among them. */
+export function restarted_tasks(before: ReadonlyMap<string, number>, tasks: readonly Task[]): string[] {
+  return tasks.filter((task) => task.restarts > (before.get(task.name) ?? task.restarts)).map((task) => task.name);
+}
+
 /** "2 running, 1 failed", the most frequent first. */
 export function state_counts(tasks: readonly Task[]): [string, number][] {
   const counts = new Map<string, number>();
