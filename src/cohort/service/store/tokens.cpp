@@ -30,14 +30,18 @@ std::string base64url(std::string_view bytes) {
   return text;
 }
 
-template <std::size_t Size>
-std::string random_bytes() {
-  std::string bytes(Size, '\0');
+std::string new_secret() {
+  std::string bytes(32, '\0');
   fill_random(bytes.data(), bytes.size());
-  return bytes;
+  return std::string(kPrefix) + base64url(bytes);
 }
 
-std::string new_secret() { return std::string(kPrefix) + base64url(random_bytes<32>()); }
+// Hex digits alone: an id is an argument of commands, which take what begins with '-' for an option.
+std::string new_id() {
+  std::uint64_t number = 0;
+  fill_random(&number, sizeof number);
+  return fmt::format("{:012x}", number >> 16);
+}
 
 TokenRow token_of(const Statement& row) {
   const auto role = user_role_of(row.text(2));
@@ -68,7 +72,7 @@ NewToken Tokens::create(std::string_view user, UserRole role, int days, Millis n
   if (days < 0 || days > kMostDays)
     throw InvalidInput(fmt::format("days {}: 1 to {}, or 0: never expires", days, kMostDays));
   NewToken token{.secret = new_secret(),
-                 .row = {.id = base64url(random_bytes<6>()),
+                 .row = {.id = new_id(),
                          .user = std::string(user),
                          .role = role,
                          .created = now,

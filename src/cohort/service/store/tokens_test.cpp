@@ -32,6 +32,16 @@ TEST(Tokens, AreFoundByTheirSecretUntilTheyExpire) {
   EXPECT_EQ(tokens.list().size(), 2u);
 }
 
+// One in 64 ids began with '-' once, and could not be named on a command line.
+TEST(Tokens, AnIdIsAnArgumentOfACommand) {
+  ScratchFolder root;
+  RunStore store(root.path());
+  Tokens tokens(store);
+  for (int i = 0; i < 300; ++i)
+    EXPECT_THAT(tokens.create("ada", UserRole::user, 1).row.id,
+                testing::MatchesRegex("[0-9a-f]{12}"));
+}
+
 TEST(Tokens, TheFileHasNoSecret) {
   ScratchFolder root;
   std::string secret;
