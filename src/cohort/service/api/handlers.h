@@ -42,6 +42,16 @@ HttpResponse list_events(ApiRequest& request);
 HttpResponse list_job_events(ApiRequest& request);
 HttpResponse list_metrics(ApiRequest& request);
 
+// log_scan_handlers.cpp
+HttpResponse index_of_log(ApiRequest& request);
+HttpResponse search_log(ApiRequest& request);
+
+// series_handlers.cpp
+HttpResponse list_series(ApiRequest& request);
+
+// cluster_handlers.cpp
+HttpResponse get_cluster(ApiRequest& request);
+
 // file_handlers.cpp
 HttpResponse list_job_files(ApiRequest& request);
 HttpResponse read_job_file(ApiRequest& request);
@@ -58,5 +68,9 @@ JobRow own_job(const ApiRequest& request);
 // The attempt that the query names, the newest unless it does; 0: there is none yet. Throws
 // ApiError (404).
 int asked_attempt(const ApiRequest& request, const JobRow& job);
+
+// Throws ApiError (404) where the attempt has tasks, and none of this name.
+void require_task(const ApiRequest& request, const JobRow& job, int attempt,
+                  const std::string& task);
 
 }  // namespace cohort::service

@@ -6,8 +6,8 @@
 
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/net/sse.h"
-#include "cohort/service/api/log_tail.h"
 #include "cohort/service/api/row_streams.h"
+#include "cohort/service/logs/log_tail.h"
 #include "cohort/service/logs_engine_test.h"
 
 namespace cohort::service {
