@@ -27,13 +27,15 @@ HttpResponse follow_link(const HttpRequest& request, ApiContext& context);
 HttpResponse list_jobs(ApiRequest& request);
 HttpResponse submit_job(ApiRequest& request);
 HttpResponse check_job(ApiRequest& request);
-HttpResponse get_job(ApiRequest& request);
 HttpResponse delete_job(ApiRequest& request);
 HttpResponse list_tasks(ApiRequest& request);
 HttpResponse stop_job(ApiRequest& request);
 HttpResponse resume_job(ApiRequest& request);
 HttpResponse scale_job(ApiRequest& request);
 HttpResponse pin_job(ApiRequest& request);
+
+// job_detail_handlers.cpp
+HttpResponse get_job(ApiRequest& request);
 
 // stream_handlers.cpp
 HttpResponse read_log(ApiRequest& request);

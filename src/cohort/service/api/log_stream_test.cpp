@@ -85,11 +85,14 @@ class LogStreamTest : public testing::Test {
                       .operations = operations_,
                       .store = operations_.store(),
                       .tokens = Tokens(operations_.store()),
+                      .sessions = Sessions(operations_.store()),
                       .background = background_,
                       .options = {},
                       .engine = [this](std::string_view) { return &engine_; },
                       .machine = {},
                       .free = {},
+                      .line = {},
+                      .readers = {},
                       .touch = [] {}};
   JobRow job_;
   SseReader reader_;

@@ -83,6 +83,38 @@ MetricSeries read_series(RunStore& store, std::string_view job, std::string_view
   return series;
 }
 
+std::optional<MetricTrend> read_trend(RunStore& store, std::string_view job, int points) {
+  MetricTrend trend{.name = main_metric(store.metric_names(job))};
+  if (trend.name.empty()) return std::nullopt;
+  std::int64_t first = 0, last = 0;
+  {
+    auto row = store.database().prepare(
+        "SELECT (SELECT min(id) FROM metrics WHERE job = ?1 AND name = ?2), "
+        "(SELECT max(id) FROM metrics WHERE job = ?1 AND name = ?2)");
+    row.bind(job, trend.name);
+    if (!row.step() || row.is_null(0)) return std::nullopt;
+    first = row.integer(0);
+    last = row.integer(1);
+  }
+  std::int64_t taken = 0;  // ids grow with time
+  for (int point = 0; point < points; ++point) {
+    const std::int64_t until = points == 1
+                                   ? last
+                                   : first + (last - first) / (points - 1) * point +
+                                         (last - first) % (points - 1) * point / (points - 1);
+    auto row = store.database().prepare(
+        "SELECT id, step, value FROM metrics INDEXED BY metrics_job_name WHERE job = ?1 AND "
+        "name = ?2 AND id > ?3 AND id <= ?4 ORDER BY id DESC LIMIT 1");
+    row.bind(job, trend.name, taken, until);
+    if (!row.step()) continue;
+    taken = row.integer(0);
+    trend.step = row.integer(1);
+    trend.value = row.is_null(2) ? kNothing : row.number(2);
+    trend.spark.push_back(trend.value);
+  }
+  return trend;
+}
+
 std::int64_t last_metric(RunStore& store, std::string_view job) {
   auto row = store.database().prepare("SELECT max(id) FROM metrics WHERE job = ?1");
   row.bind(job);

@@ -31,6 +31,19 @@ struct SeriesQuery {
 MetricSeries read_series(RunStore& store, std::string_view job, std::string_view name,
                          const SeriesQuery& query);
 
+// The newest value of a metric, and how it came there: some values before it, evenly spread over the
+// job's time, oldest first, itself last.
+struct MetricTrend {
+  std::string name;
+  std::int64_t step = 0;
+  double value = 0;
+  std::vector<double> spark;
+};
+
+// Of the main metric; nothing where the job has none. Looks at `points` values, however many there
+// are.
+std::optional<MetricTrend> read_trend(RunStore& store, std::string_view job, int points);
+
 // The id of the newest value of the job; 0: none.
 std::int64_t last_metric(RunStore& store, std::string_view job);
 
