@@ -1,13 +1,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/service/api/answer_later.h"
-#include "cohort/service/api/api_error.h"
 #include "cohort/service/api/archive_stream.h"
-#include "cohort/service/api/confined_files.h"
 #include "cohort/service/api/handlers.h"
 #include "cohort/service/api/json_rows.h"
 #include "cohort/service/api/source_upload.h"
-#include "cohort/service/api/time_text.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/http/confined_files.h"
+#include "cohort/service/http/time_text.h"
 #include "cohort/service/store/source_store.h"
 
 namespace cohort::service {
@@ -65,8 +65,11 @@ HttpResponse list_job_files(ApiRequest& request) {
 HttpResponse read_job_file(ApiRequest& request) {
   request.query.require_only({});
   const JobRow job = seen_job(request);
-  HttpResponse response = file_response(roots_of(request, job, "all"), request.part("path"));
+  HttpResponse response = file_response(roots_of(request, job, "all"), request.part("path"),
+                                        find_header(request.http.headers, "range"));
   response.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  // A browser that is led to the file itself shows it, and runs nothing of it.
+  response.headers.emplace_back("Content-Security-Policy", "default-src 'none'; sandbox");
   return response;
 }
 

@@ -2,12 +2,12 @@
 
 #include "cohort/base/version.h"
 #include "cohort/service/api/admin_token.h"
-#include "cohort/service/api/api_error.h"
 #include "cohort/service/api/handlers.h"
-#include "cohort/service/api/json_body.h"
 #include "cohort/service/api/json_rows.h"
 #include "cohort/service/api/openapi_document.h"
-#include "cohort/service/api/time_text.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/http/json_body.h"
+#include "cohort/service/http/time_text.h"
 
 namespace cohort::service {
 namespace {
@@ -43,6 +43,7 @@ HttpResponse get_service(ApiRequest& request) {
                                     {"machine", size_json(context.machine())},
                                     {"free", size_json(context.free())},
                                     {"jobs", {{"queued", queued}, {"running", running}}},
+                                    {"last_event", context.store.last_event()},
                                     {"user", request.caller.user},
                                     {"role", name_of(request.caller.role)},
                                     {"time", time_text(utc_now())}}));

@@ -17,8 +17,11 @@ std::uint64_t lowest_bits(std::int64_t count) {
 
 }  // namespace
 
+// Rounded down, so that equal parts of a machine fit into it: 0.667 cores would fit twice into 2.
 Amount amount_of(const jobspec::Size& size) {
-  return {std::llround(size.cores * 1000), static_cast<std::int64_t>(size.memory_bytes), size.gpus};
+  constexpr double kRounding = 1e-6;  // of the multiplication: 0.7 cores are 700 thousandths
+  return {std::llround(std::floor(size.cores * 1000 + kRounding)),
+          static_cast<std::int64_t>(size.memory_bytes), size.gpus};
 }
 
 NodePool::NodePool(const std::vector<jobspec::Size>& nodes) {

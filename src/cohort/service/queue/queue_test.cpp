@@ -44,6 +44,17 @@ TEST(Queue, AGangStartsWholeOrNotAtAll) {
   EXPECT_EQ(decision.starts[0].placement.size(), 4u);
 }
 
+// What an instance gets when the machine is divided among all of them.
+TEST(Queue, EqualPartsOfAMachineFitIntoIt) {
+  for (const int count : {3, 6, 7, 11, 1000, 3000}) {
+    Queue queue({{.cores = 2, .memory_bytes = 16 * kGib, .gpus = 0}});
+    QueueJob all = job("a", 2.0 / count, count);
+    all.instance.memory_bytes = 16 * kGib / static_cast<std::uint64_t>(count);
+    queue.add(all, 0);
+    EXPECT_THAT(started(queue.decide(0)), ElementsAre("a")) << count << " instances";
+  }
+}
+
 TEST(Queue, GpusAreGivenByIndex) {
   Queue queue({kMachine});
   auto a = job("a", 1);

@@ -1,4 +1,4 @@
-#include "cohort/service/api/confined_files.h"
+#include "cohort/service/http/confined_files.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -13,9 +13,9 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
 #include "cohort/service/api/archive_stream.h"
 #include "cohort/service/api/source_upload.h"
+#include "cohort/service/http/api_error.h"
 #include "cohort/service/store/source_store.h"
 
 namespace cohort::service {
@@ -100,6 +100,33 @@ TEST_F(ConfinedFiles, AFolderThatWasReplacedByALinkIsEmpty) {
   roots_ = {{"output", folder_ / "swapped"}};
   EXPECT_THAT(list_files(roots_, 10), IsEmpty());
   EXPECT_EQ(read("output/secret.txt"), "404");
+}
+
+TEST_F(ConfinedFiles, GivesAPartOfAFile) {
+  put(folder_ / "output/digits", "0123456789");
+  // "status range bytes"
+  const auto part = [&](const std::string& range) {
+    try {
+      HttpResponse response = file_response(roots_, "output/digits", &range);
+      const std::string* header = find_header(response.headers, "content-range");
+      return fmt::format("{} {} {}", response.status, header ? *header : "-",
+                         all_of(*response.stream));
+    } catch (const ApiError& error) {
+      return std::to_string(error.status());
+    }
+  };
+  EXPECT_EQ(part("bytes=2-4"), "206 bytes 2-4/10 234");
+  EXPECT_EQ(part("bytes=0-0"), "206 bytes 0-0/10 0");
+  EXPECT_EQ(part("bytes=7-"), "206 bytes 7-9/10 789");
+  EXPECT_EQ(part("bytes=-3"), "206 bytes 7-9/10 789");
+  EXPECT_EQ(part("bytes=-30"), "206 bytes 0-9/10 0123456789");
+  EXPECT_EQ(part("bytes=8-99999999999"), "206 bytes 8-9/10 89");
+  EXPECT_EQ(part("bytes=8-18446744073709551615"), "206 bytes 8-9/10 89");
+  EXPECT_EQ(part("bytes=10-"), "416");
+  EXPECT_EQ(part("bytes=-0"), "416");
+  for (const char* whole : {"bytes=4-2", "bytes=1-2,4-5", "bytes=x-", "bytes=-", "bytes=5",
+                            "lines=1-2", "bytes=99999999999999999999-"})
+    EXPECT_EQ(part(whole), "200 - 0123456789") << whole;
 }
 
 TEST_F(ConfinedFiles, ArchiveIsReadByTar) {
