@@ -38,6 +38,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/cluster": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What this machine has, which jobs hold it, and which wait for it, in the order in which they are served. */
+        get: operations["cluster"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs": {
         parameters: {
             query?: never;
@@ -210,6 +227,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/logs/index": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where lines of a task's log begin: every so many. One call reads 64 MiB at most; while `more` is true, and when the log has grown, the next one goes on with from=`size` and line=`line`. */
+        get: operations["index_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/logs/search": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Lines of a task's log in which something stands. One call reads some 64 MiB, and takes a second, at most; `next` says where the next one goes on. */
+        get: operations["search_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events": {
         parameters: {
             query?: never;
@@ -253,6 +304,23 @@ export interface paths {
         };
         /** The values that a job reported. */
         get: operations["list_metrics"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/series": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Metrics as curves: the values of each in the order in which they came, of one moment. More than `points` are grouped: the mean, the lowest and the highest of each group, with step and time of its last value. GET /v1/jobs/{job}/metrics with after=`last_id` goes on behind them. */
+        get: operations["series"];
         put?: never;
         post?: never;
         delete?: never;
@@ -382,10 +450,72 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** A link by which a browser signs in with the caller's rights. `GET PATH&next=/jobs/ID` answers 303 to `next` with the cookie of a session, once; a code that was used or is too old leads to /login?link=invalid. */
+        post: operations["create_link"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Signs a browser in: a session with the rights of the token, in a cookie that scripts cannot read. It ends with its token, and after 12 hours. */
+        post: operations["begin_session"];
+        /** Signs a browser out. */
+        delete: operations["end_session"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/listener": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Where browsers of the service's machine reach the page. A service without --listen listens on 127.0.0.1 from then on, on a port that the system chooses. */
+        post: operations["open_listener"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        Link: {
+            /** @description /login?code=CODE */
+            path: string;
+            /** @description How long it works. */
+            seconds: number;
+        };
+        Listener: {
+            /** @description http://127.0.0.1:41234 */
+            address: string;
+        };
         Error: {
             error: {
                 message: string;
@@ -432,6 +562,51 @@ export interface components {
             /** Format: date-time */
             ended: string | null;
         };
+        ListedJob: {
+            /** @description Sorts by the time of submission: 20261116-190102-7f3a9c. */
+            id: string;
+            name: string;
+            user: string;
+            queue: string;
+            engine: string;
+            priority: number;
+            state: components["schemas"]["JobState"];
+            /** @description Why it waits or why it failed, a sentence; empty when there is nothing to say. */
+            reason: string;
+            /** @description Kept by retention. */
+            pinned: boolean;
+            /** @description The newest; 0 before the first. */
+            attempt: number;
+            /** @description Given now; 0 while it waits. */
+            instances: number;
+            exit_code: number | null;
+            /** @description 0 to 1, where known. */
+            progress: number | null;
+            /**
+             * Format: date-time
+             * @description When it is expected to end, where known.
+             */
+            eta: string | null;
+            tags: {
+                [key: string]: string;
+            };
+            /** Format: date-time */
+            submitted: string;
+            /** Format: date-time */
+            started: string | null;
+            /** Format: date-time */
+            ended: string | null;
+            /** @description Of the newest attempt; with latest=1. */
+            tasks?: number;
+            /** @description The newest value of the job's main metric (loss, else one with loss in its name, else the first); with latest=1. */
+            latest?: {
+                name: string;
+                step: number;
+                value: number | null;
+                /** @description At most 32 values, evenly spread over the job's time, oldest first. */
+                spark: (number | null)[];
+            } | null;
+        };
         JobDetail: {
             /** @description Sorts by the time of submission: 20261116-190102-7f3a9c. */
             id: string;
@@ -468,6 +643,18 @@ export interface components {
             ended: string | null;
             /** @description As submitted. A viewer gets no values of `env`. */
             spec: components["schemas"]["JobSpec"];
+            /** @description The same with every choice made: spec, instances, instance, processes, run_words, program, env, runtime. */
+            resolved: Record<string, never>;
+            /** @description A job file that says the same: cohort submit job.toml. */
+            toml: string;
+            /** @description What a shell runs it again with. */
+            command: string;
+            /** @description The job's own variables. A viewer gets no values. */
+            environment: {
+                [key: string]: string;
+            };
+            /** @description The fingerprint of the trained weights, in hex, that a Cohort program printed when it ended. */
+            weights: string | null;
             /** @description What was asked for and not to be had. */
             notes: string[];
             attempts: components["schemas"]["Attempt"][];
@@ -498,7 +685,7 @@ export interface components {
             restarts: number;
         };
         JobPage: {
-            jobs: components["schemas"]["Job"][];
+            jobs: components["schemas"]["ListedJob"][];
             /** @description `before` of the next page; null: this is the last. */
             next: string | null;
         };
@@ -539,6 +726,44 @@ export interface components {
             /** @description `after` of the next page. */
             next: number;
         };
+        LogIndex: {
+            /** @description How far the log was read, in bytes. */
+            size: number;
+            /** @description Which line is there, from 0 on: line ends before `size`. */
+            line: number;
+            /** @description Lines before `size`, with one that has no end yet. */
+            lines: number;
+            every: number;
+            /** @description Which line begins at offsets[0]; at offsets[i]: first + i * every. */
+            first: number;
+            /** @description In bytes. With from: of lines that begin behind it. */
+            offsets: number[];
+            /** @description The log goes on behind `size`: the bound of one call was met. */
+            more: boolean;
+            /** @description Nothing follows, now or later. */
+            ended: boolean;
+        };
+        LogMatch: {
+            /** @description Where its line begins, in bytes. */
+            offset: number;
+            /** @description Which line, from 0 on. */
+            line: number;
+            /** @description The line; of a long one 500 bytes around its first match. What is not UTF-8 is U+FFFD. */
+            text: string;
+            /** @description Where the match begins in `text`, in characters (code points). */
+            start: number;
+            /** @description In characters. */
+            length: number;
+        };
+        LogMatches: {
+            matches: components["schemas"]["LogMatch"][];
+            /** @description Where to go on; null: all that is written was read. */
+            next: number | null;
+            /** @description Which line begins there. */
+            next_line: number;
+            /** @description How far the log was read, in bytes. */
+            size: number;
+        };
         LogPiece: {
             task: string;
             attempt: number;
@@ -551,6 +776,27 @@ export interface components {
             state: components["schemas"]["JobState"];
             exit_code: number | null;
             reason: string;
+        };
+        Series: {
+            name: string;
+            /** @description Values, before they were grouped. */
+            count: number;
+            /** @description The id of the newest value of the job. */
+            last_id: number;
+            step: number[];
+            /** @description Milliseconds since 1970, UTC. */
+            time: number[];
+            /** @description null: not a finite number. */
+            value: (number | null)[];
+            /** @description There when values were grouped. */
+            low?: (number | null)[];
+            /** @description There when values were grouped. */
+            high?: (number | null)[];
+        };
+        SeriesList: {
+            series: components["schemas"]["Series"][];
+            /** @description The id of the newest value of the job; 0: none yet. */
+            last_id: number;
         };
         Metric: {
             id: number;
@@ -613,6 +859,42 @@ export interface components {
         Tokens: {
             tokens: components["schemas"]["Token"][];
         };
+        Cluster: {
+            total: components["schemas"]["Amounts"];
+            free: components["schemas"]["Amounts"];
+            held: components["schemas"]["HeldAmounts"][];
+            waiting: components["schemas"]["WaitingJob"][];
+        };
+        Amounts: {
+            cores: number;
+            /** @description Bytes. */
+            memory: number;
+            gpus: number;
+        };
+        HeldAmounts: {
+            /** @description null, as name and user: another's, which the caller may not see. */
+            job: string | null;
+            name: string | null;
+            user: string | null;
+            cores: number;
+            /** @description Bytes. */
+            memory: number;
+            gpus: number;
+            /** @description That hold this together. */
+            instances: number;
+        };
+        WaitingJob: {
+            /** @description null, as name and user: another's, which the caller may not see. */
+            job: string | null;
+            name: string | null;
+            user: string | null;
+            /** @description In line, from 1 on; null: far behind, or it fits nowhere. */
+            place: number | null;
+            /** @description Why it waits: a sentence. */
+            reason: string;
+            /** Format: date-time */
+            since: string;
+        };
         Size: {
             cores: number;
             memory_bytes: number;
@@ -630,6 +912,8 @@ export interface components {
                 /** @description Starting and stopping ones, too. */
                 running: number;
             };
+            /** @description The id of the newest event of all; 0: none yet. */
+            last_event: number;
             /** @description Who asks. */
             user: string;
             role: components["schemas"]["Role"];
@@ -708,10 +992,32 @@ export interface operations {
             "5XX": components["responses"]["Error"];
         };
     };
+    cluster: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The cluster. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Cluster"];
+                };
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
     list_jobs: {
         parameters: {
             query?: {
-                /** @description Some of the states, with commas: running,queued. */
+                /** @description Some of the states, with commas: running,queued. May be given several times. */
                 state?: string;
                 /** @description Of this user. */
                 user?: string;
@@ -721,6 +1027,10 @@ export interface operations {
                 name?: string;
                 /** @description With this tag: key or key=value. */
                 tag?: string;
+                /** @description With this text in id, name, user, a tag's key or value; ASCII's letters in upper or lower case. */
+                q?: string;
+                /** @description 1: with `tasks` and `latest` of each job. */
+                latest?: number;
                 /** @description Those that sort before this id: `next` of the page before. */
                 before?: string;
                 /** @description At most so many. */
@@ -1055,6 +1365,84 @@ export interface operations {
             "5XX": components["responses"]["Error"];
         };
     };
+    index_log: {
+        parameters: {
+            query: {
+                /** @description As in worker:0. */
+                task: string;
+                /** @description The newest unless given. */
+                attempt?: components["parameters"]["attempt"];
+                /** @description Of how many lines one is told. */
+                every?: number;
+                /** @description Where to go on: `size` (index) or `next` (search) of an earlier answer. 0 unless given. */
+                from?: number;
+                /** @description Which line is there: `line` or `next_line` of that answer. 0 unless given. */
+                line?: number;
+            };
+            header?: never;
+            path: {
+                /** @description An id, the beginning of one while no other begins so, or a job's name that no other has. */
+                job: components["parameters"]["job"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The offsets. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogIndex"];
+                };
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
+    search_log: {
+        parameters: {
+            query: {
+                /** @description As in worker:0. */
+                task: string;
+                /** @description The newest unless given. */
+                attempt?: components["parameters"]["attempt"];
+                /** @description What to look for. */
+                q: string;
+                /** @description 1: q is a regular expression (RE2), within one line. */
+                regex?: number;
+                /** @description 1: upper and lower case differ. */
+                case?: number;
+                /** @description Where to go on: `size` (index) or `next` (search) of an earlier answer. 0 unless given. */
+                from?: number;
+                /** @description Which line is there: `line` or `next_line` of that answer. 0 unless given. */
+                line?: number;
+                /** @description Matches at most. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description An id, the beginning of one while no other begins so, or a job's name that no other has. */
+                job: components["parameters"]["job"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The matches. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogMatches"];
+                };
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
     list_events: {
         parameters: {
             query?: {
@@ -1149,6 +1537,40 @@ export interface operations {
             "5XX": components["responses"]["Error"];
         };
     };
+    series: {
+        parameters: {
+            query?: {
+                /** @description Of this metric; may be given several times, 200 at most. All unless given, the first 200 by name. */
+                name?: string;
+                /** @description Points of one series at most. */
+                points?: number;
+                /** @description Values of this step and later ones. */
+                from_step?: number;
+                /** @description Values of this step and earlier ones. */
+                to_step?: number;
+            };
+            header?: never;
+            path: {
+                /** @description An id, the beginning of one while no other begins so, or a job's name that no other has. */
+                job: components["parameters"]["job"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The series. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SeriesList"];
+                };
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
     list_files: {
         parameters: {
             query?: never;
@@ -1177,7 +1599,10 @@ export interface operations {
     read_file: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description A part of it: bytes=0-99, bytes=100-, bytes=-100. */
+                Range?: string;
+            };
             path: {
                 /** @description An id, the beginning of one while no other begins so, or a job's name that no other has. */
                 job: components["parameters"]["job"];
@@ -1191,6 +1616,17 @@ export interface operations {
             /** @description Its bytes. */
             200: {
                 headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": string;
+                };
+            };
+            /** @description The bytes of the range. */
+            206: {
+                headers: {
+                    /** @description bytes 0-99/1234 */
+                    "Content-Range"?: string;
                     [name: string]: unknown;
                 };
                 content: {
@@ -1380,6 +1816,100 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
+    create_link: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The link, to be put behind the service's address. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Link"];
+                };
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
+    begin_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    token: string;
+                };
+            };
+        };
+        responses: {
+            /** @description The session has begun. */
+            204: {
+                headers: {
+                    /** @description The session: HttpOnly, SameSite=Strict, under TLS Secure. */
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
+    end_session: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The session has ended. */
+            204: {
+                headers: {
+                    /** @description The cookie, gone. */
+                    "Set-Cookie"?: string;
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
+    open_listener: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The address. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Listener"];
                 };
             };
             "4XX": components["responses"]["Error"];

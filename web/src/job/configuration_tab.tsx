@@ -45,9 +45,8 @@ function entries_of(value: unknown): [string, unknown][] {
 }
 
 export function ConfigurationTab({ job }: { job: JobDetail }) {
-  const spec = job.resolved ?? job.spec;
-  const hyperparameters = entries_of(spec['hyperparameters']);
-  const environment = entries_of(job.environment ?? spec['env']);
+  const hyperparameters = entries_of(job.resolved['hyperparameters'] ?? job.spec['hyperparameters']);
+  const environment = Object.entries(job.environment);
   return (
     <div class="configuration">
       <div class="stack">
@@ -108,8 +107,8 @@ export function ConfigurationTab({ job }: { job: JobDetail }) {
             <CopyBlock text={job.toml} label="The job file" />
           </Section>
         )}
-        <Section title="Description">
-          <CopyBlock text={JSON.stringify(spec, null, 2)} label="The description as JSON" />
+        <Section title="Resolved description">
+          <CopyBlock text={JSON.stringify(job.resolved, null, 2)} label="The description as JSON" />
         </Section>
       </div>
     </div>

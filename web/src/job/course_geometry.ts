@@ -17,7 +17,7 @@ export interface CourseGeometry {
   end: number;
 }
 
-const kMarked = ['view', 'kill', 'killed', 'restart', 'join', 'left', 'lost', 'scaled', 'task_ended'];
+const kMarked = ['view', 'evicted', 'dismissed', 'task_ended', 'scaled'];
 
 /** True for what changes who takes part: worth a mark on the curve. */
 export function is_marked(kind: string): boolean {
