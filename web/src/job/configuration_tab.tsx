@@ -45,7 +45,7 @@ function entries_of(value: unknown): [string, unknown][] {
 }
 
 export function ConfigurationTab({ job }: { job: JobDetail }) {
-  const hyperparameters = entries_of(job.resolved['hyperparameters'] ?? job.spec['hyperparameters']);
+  const hyperparameters = entries_of(job.spec['hyperparameters']);
   const environment = Object.entries(job.environment);
   return (
     <div class="configuration">
