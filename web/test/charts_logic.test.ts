@@ -75,9 +75,8 @@ describe('tables for charts', () => {
 test('names in groups, numbers as numbers', () => {
   const names = ['loss', 'val/b', 'train/layer10', 'train/layer2', '/odd'].sort(by_name);
   expect(groups_of(names)).toEqual([
-    { group: '', names: ['/odd', 'loss'] },
+    { group: '', names: ['/odd', 'loss', 'val/b'] },
     { group: 'train', names: ['train/layer2', 'train/layer10'] },
-    { group: 'val', names: ['val/b'] },
   ]);
 });
 

@@ -28,6 +28,15 @@ describe('a timeline', () => {
     ]);
   });
 
+  test('a task of which only the last start is on record has a bar before its end, too', () => {
+    const model = model_of([at(0, 'submitted'), at(1, 'task_started', 'worker:0'), at(4, 'evicted', 'worker:1'), at(5, 'task_started', 'worker:1')], 9000);
+    expect(model.lanes[2]!.bars).toEqual([
+      { from: 1000, to: 4000, tone: 'bad' },
+      { from: 5000, to: 9000, tone: 'go' },
+    ]);
+    expect(model.lanes[0]!.bars).toEqual([]);
+  });
+
   test('tones', () => {
     expect(tone_of(at(0, 'task_ended', 'w', 'exit code 0'))).toBe('good');
     expect(tone_of(at(0, 'task_ended', 'w', 'exit code 1'))).toBe('bad');

@@ -153,12 +153,14 @@ export function by_name(a: string, b: string): number {
   return a.localeCompare(b, 'en', { numeric: true });
 }
 
-// "train/loss" belongs to "train"; names without a slash stand together, first.
+// "train/loss" belongs to "train" where others do; the rest stands together, first.
 export function groups_of(names: readonly string[]): { group: string; names: string[] }[] {
+  const prefix = (name: string): string => name.slice(0, Math.max(0, name.indexOf('/')));
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(prefix(name), (counts.get(prefix(name)) ?? 0) + 1);
   const groups = new Map<string, string[]>();
   for (const name of names) {
-    const slash = name.indexOf('/');
-    const group = slash > 0 ? name.slice(0, slash) : '';
+    const group = counts.get(prefix(name))! > 1 ? prefix(name) : '';
     groups.set(group, [...(groups.get(group) ?? []), name]);
   }
   return [...groups].sort(([a], [b]) => (a === '' ? -1 : b === '' ? 1 : by_name(a, b))).map(([group, list]) => ({ group, names: list }));

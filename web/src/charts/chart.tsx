@@ -258,6 +258,7 @@ class Drawing {
     return {
       width: this.width,
       height: this.height,
+      padding: [10, 10, 0, 0],
       legend: { show: false },
       series,
       bands,

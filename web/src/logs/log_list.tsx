@@ -77,7 +77,9 @@ export function LogList(props: LogListProps) {
   }, [first, last, rows]);
 
   const on_scroll = (): void => {
-    const element = box.current!;
+    const element = box.current;
+    // Taken out of the document before the event came, or hidden, which moves it to its top.
+    if (!element || view.current === 0) return;
     const before = at.top;
     if (at.scrolled(element.scrollTop)) element.scrollTop = at.scroll_top;
     if (at.top === before) return;

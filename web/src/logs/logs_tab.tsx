@@ -47,15 +47,19 @@ export function LogsTab({ job }: { job: JobDetail }) {
   if (job.attempt === 0 || (names.length === 0 && asked.length === 0))
     return <EmptyState title={job.state === 'queued' ? 'Nothing is written yet: the job waits for its turn.' : 'There are no tasks yet.'} />;
   const set_panes = (tasks: readonly string[]): void => set_query({ task: tasks, view: null });
+  const show_all = (): void => {
+    set_following(true);
+    set_query({ view: 'all' });
+  };
   const beside = names.find((name) => !panes.includes(name));
   return (
-    <div class="logs">
+    <div class="logs" ref={fitted}>
       <div class="log-tools" role="toolbar" aria-label="Logs">
         <div class="log-views" role="group" aria-label="View">
           <Button aria-pressed={!merged} kind={merged ? 'quiet' : 'plain'} onClick={() => set_query({ view: null })}>
             By task
           </Button>
-          <Button aria-pressed={merged} kind={merged ? 'plain' : 'quiet'} onClick={() => set_query({ view: 'all' })}>
+          <Button aria-pressed={merged} kind={merged ? 'plain' : 'quiet'} onClick={() => show_all()}>
             All tasks
           </Button>
         </div>
@@ -120,6 +124,13 @@ export function LogsTab({ job }: { job: JobDetail }) {
       )}
     </div>
   );
+}
+
+// As tall as the window leaves room for, whatever stands above.
+function fitted(element: HTMLDivElement | null): void {
+  if (!element) return;
+  const top = element.getBoundingClientRect().top + scrollY;
+  element.style.height = `${Math.max(420, innerHeight - top - 12)}px`;
 }
 
 interface SearchBoxProps {

@@ -63,7 +63,8 @@ export function model_of(entries: readonly TimelineEntry[], until: number): Mode
   });
   if (begin > end) return { begin: 0, end: 1, lanes: [], hidden: 0 };
   end = Math.max(end, until, begin + 1);
-  for (const lane of lanes.values()) lane.bars = bars_of(lane.marks, end, lane.task === '');
+  const began = Math.min(...[...lanes.values()].flatMap(({ task, marks }) => (task === '' ? [] : marks.map(({ time }) => time))), end);
+  for (const lane of lanes.values()) lane.bars = bars_of(lane.marks, lane.task === '' ? end : began, end, lane.task === '');
   const tasks = [...lanes.values()].filter((lane) => lane.task !== '').sort((a, b) => a.task.localeCompare(b.task, 'en', { numeric: true }));
   return {
     begin,
@@ -73,15 +74,17 @@ export function model_of(entries: readonly TimelineEntry[], until: number): Mode
   };
 }
 
-function bars_of(marks: readonly Mark[], end: number, is_job: boolean): Bar[] {
+// `began`: of a task that ends without a start before it, since only its last start is on record.
+function bars_of(marks: readonly Mark[], began: number, end: number, is_job: boolean): Bar[] {
   const bars: Bar[] = [];
   let from: number | null = null;
   for (const { entry, time, tone } of marks) {
     if (/start|resum/.test(entry.kind) && !/restarts$/.test(entry.kind)) {
       if (from !== null && !is_job) bars.push({ from, to: time, tone: 'warn' });
       if (from === null || !is_job) from = time;
-    } else if (/ended|killed|lost|over$|^failed|^stopped|^succeeded/.test(entry.kind) && from !== null) {
-      bars.push({ from, to: time, tone: tone === 'bad' ? 'bad' : 'good' });
+    } else if (/ended|killed|lost|evicted|over$|^failed|^stopped|^succeeded/.test(entry.kind)) {
+      if (from === null && bars.length === 0) from = Math.min(began, time);
+      if (from !== null && from < time) bars.push({ from, to: time, tone: tone === 'bad' ? 'bad' : 'good' });
       from = null;
     }
   }
