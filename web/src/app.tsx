@@ -32,7 +32,7 @@ function Page({ route, query }: { route: Route; query: URLSearchParams }) {
     case 'unknown':
       return (
         <main>
-          <EmptyState title="There is no such page.">
+          <EmptyState title="There is no such page." whole_page>
             <Button onClick={() => navigate('/')}>All jobs</Button>
           </EmptyState>
         </main>

@@ -5,6 +5,7 @@ import { format_age, format_bytes, plural } from '../format';
 import { job_address } from '../router';
 import { EmptyState, Loading } from '../ui/empty_state';
 import { Link } from '../ui/link';
+import { TableBox } from '../ui/table_box';
 import { useNow } from '../ui/use_now';
 import { usePolled } from '../ui/use_polled';
 import { held_slots } from './held_slots';
@@ -57,7 +58,7 @@ function JobName({ job, name }: { job: string | null; name: string | null }) {
 function Held({ cluster }: { cluster: Cluster }) {
   if (cluster.held.length === 0) return <p class="quiet-text">No job holds anything now.</p>;
   return (
-    <div class="table-box">
+    <TableBox label="Jobs that hold resources">
       <table class="plain-table">
         <thead>
           <tr>
@@ -84,14 +85,14 @@ function Held({ cluster }: { cluster: Cluster }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </TableBox>
   );
 }
 
 function Waiting({ cluster, now }: { cluster: Cluster; now: number }) {
   if (cluster.waiting.length === 0) return <p class="quiet-text">Nothing waits.</p>;
   return (
-    <div class="table-box">
+    <TableBox label="Jobs that wait">
       <table class="plain-table">
         <thead>
           <tr>
@@ -116,14 +117,14 @@ function Waiting({ cluster, now }: { cluster: Cluster; now: number }) {
           ))}
         </tbody>
       </table>
-    </div>
+    </TableBox>
   );
 }
 
 export function ClusterPage() {
   const { value: cluster, error } = usePolled('cluster', kEveryMs, (signal) => get_json<Cluster>('/v1/cluster', {}, signal));
   const now = useNow();
-  if (!cluster) return <main>{error ? <EmptyState title={sentence_of(error)} /> : <Loading what="the cluster" />}</main>;
+  if (!cluster) return <main>{error ? <EmptyState title={sentence_of(error)} whole_page /> : <Loading what="the cluster" />}</main>;
   const { total, free } = cluster;
   return (
     <main class="stack">

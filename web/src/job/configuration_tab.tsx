@@ -3,6 +3,7 @@ import type { JobDetail } from '../api/types';
 import { format_duration, format_time, seconds_between } from '../format';
 import { StateBadge } from '../ui/badge';
 import { CopyBlock } from '../ui/copy';
+import { TableBox } from '../ui/table_box';
 
 function value_text(value: unknown): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
@@ -10,7 +11,7 @@ function value_text(value: unknown): string {
 
 function Pairs({ pairs, names }: { pairs: readonly (readonly [string, unknown])[]; names: readonly [string, string] }) {
   return (
-    <div class="table-box">
+    <TableBox label={`${names[0]} and ${names[1].toLowerCase()}`}>
       <table class="plain-table pairs">
         <thead>
           <tr>
@@ -27,7 +28,7 @@ function Pairs({ pairs, names }: { pairs: readonly (readonly [string, unknown])[
           ))}
         </tbody>
       </table>
-    </div>
+    </TableBox>
   );
 }
 
@@ -66,7 +67,7 @@ export function ConfigurationTab({ job }: { job: JobDetail }) {
           )}
         </Section>
         <Section title="Attempts">
-          <div class="table-box">
+          <TableBox label="Attempts">
             <table class="plain-table">
               <thead>
                 <tr>
@@ -93,7 +94,7 @@ export function ConfigurationTab({ job }: { job: JobDetail }) {
                 ))}
               </tbody>
             </table>
-          </div>
+          </TableBox>
         </Section>
         {job.weights && (
           <Section title="Weights">

@@ -49,7 +49,7 @@ function TabBody({ job, tab, course, events }: TabBodyProps) {
 function NoJob({ error }: { error: unknown }) {
   return (
     <main>
-      <EmptyState title={sentence_of(error)}>
+      <EmptyState title={sentence_of(error)} whole_page>
         {error instanceof ApiError && error.status === 404 && <Button onClick={() => navigate('/')}>All jobs</Button>}
       </EmptyState>
     </main>

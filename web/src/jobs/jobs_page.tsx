@@ -93,7 +93,7 @@ export function JobsPage() {
   };
 
   if (list.rows === null) {
-    return <main>{list.error ? <EmptyState title={sentence_of(list.error)} /> : <Loading what="jobs" />}</main>;
+    return <main>{list.error ? <EmptyState title={sentence_of(list.error)} whole_page /> : <Loading what="jobs" />}</main>;
   }
   if (rows.length === 0 && !is_filtered(filters)) {
     return (

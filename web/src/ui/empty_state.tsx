@@ -1,9 +1,16 @@
 import type { ComponentChildren } from 'preact';
 
-export function EmptyState({ title, children }: { title: string; children?: ComponentChildren }) {
+interface EmptyStateProps {
+  title: string;
+  /** It is all that the page has: its title is the page's. */
+  whole_page?: boolean;
+  children?: ComponentChildren;
+}
+
+export function EmptyState({ title, whole_page = false, children }: EmptyStateProps) {
   return (
     <div class="empty">
-      <p class="empty-title">{title}</p>
+      {whole_page ? <h1 class="empty-title">{title}</h1> : <p class="empty-title">{title}</p>}
       {children}
     </div>
   );

@@ -34,13 +34,14 @@ export function VirtualTable<Row>({ label, rows, columns, key_of, row_class, act
       const head = element.querySelector<HTMLElement>('.vt-head')?.offsetHeight ?? 0;
       set_view({ top: element.scrollTop, height: element.clientHeight, row, head });
     };
+    const on_scroll = (): void => set_view((old) => ({ ...old, top: element.scrollTop }));
     measure();
     const observer = new ResizeObserver(measure);
     observer.observe(element);
-    element.addEventListener('scroll', measure, { passive: true });
+    element.addEventListener('scroll', on_scroll, { passive: true });
     return () => {
       observer.disconnect();
-      element.removeEventListener('scroll', measure);
+      element.removeEventListener('scroll', on_scroll);
     };
   }, []);
 
