@@ -86,14 +86,20 @@ export class EventStream {
   private async run(): Promise<void> {
     this.enter('connecting');
     while (!this.closed) {
-      await this.connect();
-      if (this.closed) return;
-      if (this.state === 'paused') await this.pause(null);
-      else {
-        this.enter('reconnecting');
-        await this.pause(backoff_ms(this.failures++, Math.random()));
+      if (this.is_paused()) {
+        await this.pause(null);
+        continue;
       }
+      await this.connect();
+      if (this.closed || this.is_paused()) continue;
+      this.enter('reconnecting');
+      await this.pause(backoff_ms(this.failures++, Math.random()));
     }
+  }
+
+  /** Asked for by the tab's visibility, at any time. */
+  private is_paused(): boolean {
+    return this.state === 'paused';
   }
 
   /** Until woken, or `ms` have passed. */

@@ -1,3 +1,4 @@
+import { Fragment } from 'preact';
 import { Button } from '../ui/button';
 import { DialogButtons, show_dialog } from '../ui/dialog';
 
@@ -24,14 +25,14 @@ export function show_help(): void {
     <>
       <dl class="help-list">
         {kKeys.map(([keys, meaning]) => (
-          <>
+          <Fragment key={meaning}>
             <dt>
               {keys.map((key) => (
                 <kbd key={key}>{key}</kbd>
               ))}
             </dt>
             <dd>{meaning}</dd>
-          </>
+          </Fragment>
         ))}
       </dl>
       <DialogButtons>
