@@ -19,7 +19,8 @@ setup: ## install what the build needs and is missing (asks nothing)
 	@scripts/setup
 
 build: setup ## the release tree in build/, every program in build/bin/ (the default)
-	@$(compile)
+	@if [[ -d web/node_modules ]] && command -v node > /dev/null; then node web/build.mjs > /dev/null; fi
+	$(compile)
 
 page: ## the page in the browser: check, test and build web/ into web/dist/ (needs Node 20 and npm)
 	@command -v npm > /dev/null || { echo 'make page: npm is not there; web/dist/ has the page as it was built last' >&2; exit 1; }

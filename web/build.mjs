@@ -1,9 +1,10 @@
-// Builds the page: src/ -> dist/ (index.html, assets/*). The same sources and the same esbuild give the same bytes.
+// Builds the page: src/ -> dist/ (index.html, assets/*). The same sources and the same esbuild give the same bytes, and files
+// that are current are not written again.
 // `node build.mjs --check` compares what it would write with dist/ instead of writing it; --out DIR writes elsewhere.
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { gzipSync } from 'node:zlib';
@@ -13,6 +14,8 @@ const here = dirname(fileURLToPath(import.meta.url));
 const { values: options } = parseArgs({
   options: { check: { type: 'boolean', default: false }, out: { type: 'string', default: join(here, 'dist') } },
 });
+
+const out = resolve(options.out);
 
 const result = await build({
   absWorkingDir: here,
@@ -65,21 +68,20 @@ if (total > kMostGzipBytes) {
   process.exit(1);
 }
 
-if (options.check) {
-  const kept = existsSync(options.out)
-    ? readdirSync(options.out, { recursive: true, withFileTypes: true })
-        .filter((entry) => entry.isFile())
-        .map((entry) => join(entry.parentPath, entry.name).slice(options.out.length + 1))
-    : [];
-  const stale = [...new Set([...kept, ...files.keys()])].filter(
-    (name) => !files.has(name) || !kept.includes(name) || !files.get(name).equals(readFileSync(join(options.out, name))),
-  );
-  if (stale.length > 0) {
-    console.error(`${options.out} is not what the sources give: ${stale.sort().join(', ')}; run make page`);
-    process.exit(1);
-  }
-} else {
-  rmSync(options.out, { recursive: true, force: true });
-  mkdirSync(join(options.out, 'assets'), { recursive: true });
-  for (const [name, bytes] of files) writeFileSync(join(options.out, name), bytes);
+const kept = existsSync(out)
+  ? readdirSync(out, { recursive: true, withFileTypes: true })
+      .filter((entry) => entry.isFile())
+      .map((entry) => join(entry.parentPath, entry.name).slice(out.length + 1))
+  : [];
+const stale = [...new Set([...kept, ...files.keys()])].filter(
+  (name) => !files.has(name) || !kept.includes(name) || !files.get(name).equals(readFileSync(join(out, name))),
+);
+if (options.check && stale.length > 0) {
+  console.error(`${out} is not what the sources give: ${stale.sort().join(', ')}; run make page`);
+  process.exit(1);
+}
+if (stale.length > 0) {
+  rmSync(out, { recursive: true, force: true });
+  mkdirSync(join(out, 'assets'), { recursive: true });
+  for (const [name, bytes] of files) writeFileSync(join(out, name), bytes);
 }
