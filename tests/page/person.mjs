@@ -28,6 +28,7 @@ export async function scroll_to(page, part, pane = 0) {
   await page.evaluate(
     ([number, where]) => {
       const list = document.querySelectorAll('.log-list')[number];
+      list.dispatchEvent(new WheelEvent('wheel')); // a list that is followed is moved by a person's hand only
       list.scrollTop = where * (list.scrollHeight - list.clientHeight);
     },
     [pane, part],

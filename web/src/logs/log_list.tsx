@@ -5,6 +5,7 @@ import { ScrollMap } from './scroll_map';
 
 export const kRowHeight = 18;
 const kSettleMs = 150;
+const kInputMs = 1000;
 
 export interface Target {
   row: number;
@@ -32,6 +33,7 @@ export function LogList(props: LogListProps) {
   map.current ??= new ScrollMap(kRowHeight);
   const view = useRef(0);
   const settle = useRef(0);
+  const input = useRef(-Infinity); // when a person last moved the list
   const went = useRef(-1);
   const moved = useRef(shifted);
   const [, draw] = useReducer((count: number) => count + 1, 0);
@@ -80,9 +82,16 @@ export function LogList(props: LogListProps) {
     const element = box.current;
     // Taken out of the document before the event came, or hidden, which moves it to its top.
     if (!element || view.current === 0) return;
+    // A list that is followed leaves its end by a person's hand only, not because it was hidden for a while.
+    const now = performance.now();
+    if (following && now - input.current > kInputMs) {
+      if (Math.abs(element.scrollTop - at.scroll_top) >= 1) element.scrollTop = at.scroll_top;
+      return;
+    }
     const before = at.top;
     if (at.scrolled(element.scrollTop)) element.scrollTop = at.scroll_top;
     if (at.top === before) return;
+    input.current = now;
     clearTimeout(settle.current);
     settle.current = window.setTimeout(() => {
       if (at.settle()) element.scrollTop = at.scroll_top;
@@ -92,10 +101,25 @@ export function LogList(props: LogListProps) {
     draw(0);
   };
 
+  const touched = (): void => {
+    input.current = performance.now();
+  };
   const shown = [];
   for (let number = first; number <= last; ++number) shown.push(row(number));
   return (
-    <div ref={box} class="log-list" role="log" aria-live="off" aria-label={label} tabIndex={0} onScroll={on_scroll}>
+    <div
+      ref={box}
+      class="log-list"
+      role="log"
+      aria-live="off"
+      aria-label={label}
+      tabIndex={0}
+      onScroll={on_scroll}
+      onWheel={touched}
+      onTouchMove={touched}
+      onKeyDown={touched}
+      onPointerDown={touched}
+    >
       <div ref={wide} class="log-tall" style={{ height: `${Math.max(at.height, 1)}px` }}>
         <div class="log-window" style={{ height: `${Math.min(view.current, Math.max(at.height, 1))}px` }}>
           <div style={{ transform: `translateY(${-at.hidden}px)` }}>{shown}</div>
