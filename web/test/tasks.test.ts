@@ -19,6 +19,10 @@ describe('slow_tasks', () => {
     expect(slow_tasks([task('worker:0', { step: 100 }), task('worker:1', { step: 10 })]).size).toBe(0);
   });
 
+  it('does not call a worker slow that has just joined', () => {
+    expect(slow_tasks([100, 101, 99, 0].map((step, index) => task(`worker:${index}`, { step }))).size).toBe(0);
+  });
+
   it('goes by processor time where no step is known, among tasks of one type', () => {
     const workers = [1.9, 2, 2.1, 0.1].map((cpu, index) => task(`worker:${index}`, { cpu }));
     const servers = [0.05, 0.06, 0.05].map((cpu, index) => task(`ps:${index}`, { cpu }));

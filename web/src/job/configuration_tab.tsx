@@ -71,7 +71,7 @@ export function ConfigurationTab({ job }: { job: JobDetail }) {
             <table class="plain-table">
               <thead>
                 <tr>
-                  <th class="number">No.</th>
+                  <th>No.</th>
                   <th>State</th>
                   <th class="number">Workers</th>
                   <th>Started</th>
@@ -81,12 +81,12 @@ export function ConfigurationTab({ job }: { job: JobDetail }) {
               <tbody>
                 {job.attempts.map((attempt) => (
                   <tr key={attempt.number}>
-                    <td class="number">{attempt.number}</td>
+                    <td>{attempt.number}</td>
                     <td>
                       <StateBadge state={attempt.state} />
                     </td>
                     <td class="number">{attempt.instances}</td>
-                    <td class="number-left">{attempt.started ? format_time(attempt.started) : ''}</td>
+                    <td>{attempt.started ? format_time(attempt.started) : ''}</td>
                     <td class="number">
                       {attempt.started && attempt.ended ? format_duration(seconds_between(attempt.started, attempt.ended)) : ''}
                     </td>

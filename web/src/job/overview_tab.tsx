@@ -46,6 +46,11 @@ function CourseChart({ course, entries }: { course: Course; entries: readonly Ti
   );
 }
 
+function entry_text(entry: TimelineEntry): string {
+  const text = entry.text || entry.kind;
+  return entry.task === '' || text.includes(entry.task) ? text : `${entry.task} ${text}`;
+}
+
 function LastEvents({ job, entries }: { job: JobDetail; entries: readonly TimelineEntry[] }) {
   if (entries.length === 0) return null;
   return (
@@ -63,7 +68,7 @@ function LastEvents({ job, entries }: { job: JobDetail; entries: readonly Timeli
               <time class="number quiet-text" dateTime={entry.time}>
                 {format_time(entry.time).slice(11)}
               </time>
-              <span>{entry.text || entry.kind}</span>
+              <span>{entry_text(entry)}</span>
             </li>
           ))}
       </ol>

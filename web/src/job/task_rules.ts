@@ -29,7 +29,8 @@ export function slow_tasks(tasks: readonly TaskInfo[]): Map<string, string> {
   }
   for (const group of groups.values()) {
     if (group.length < 3) continue;
-    const with_step = group.filter((task) => typeof task.step === 'number');
+    // A worker that has just joined is at step 0 until it has the others' state: it is not slow.
+    const with_step = group.filter((task) => typeof task.step === 'number' && task.step > 0);
     if (with_step.length >= 3) {
       const middle = median(with_step.map((task) => task.step ?? 0));
       for (const task of with_step) {
