@@ -1,6 +1,6 @@
 // A real browser for tests of the page. Every page is watched: requests to other addresses, errors of scripts
 // and violations of the content security policy are kept in `complaints`.
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,10 +49,11 @@ export class Browser {
   }
 
   /** A person with an own window, signed in by a one-time link unless `signed_in` is false. */
-  async person(service, { width = 1280, height = 800, dark = false, signed_in = true, token } = {}) {
+  async person(service, { width = 1280, height = 800, dark = false, still = false, signed_in = true, token } = {}) {
     const context = await this.browser.newContext({
       viewport: { width, height },
       colorScheme: dark ? 'dark' : 'light',
+      reducedMotion: still ? 'reduce' : 'no-preference',
       acceptDownloads: true,
     });
     context.setDefaultTimeout(kPatienceMs);
@@ -94,8 +95,6 @@ export async function shoot(page, name) {
 
 /** What axe finds wrong on the page, one sentence each. */
 export async function axe_violations(page) {
-  // As a file of the address itself the policy of the page allows it; evaluated, no policy is asked.
-  const { readFileSync } = await import('node:fs');
   await page.evaluate(readFileSync(axe, 'utf8'));
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ['violations'] }));
   return violations.flatMap((violation) => violation.nodes.map((node) => `${violation.id}: ${node.target.join(' ')}: ${violation.help}`));

@@ -3,7 +3,7 @@
 // usage: walk_test.mjs MEMBER_PROGRAM
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { axe_violations, Browser, shoot } from './browser.mjs';
 import { chart_value, overflows, rows, shows_line } from './person.mjs';
@@ -90,7 +90,6 @@ test('charts are live and saved as CSV and PNG; a reload goes on', async () => {
   assert.ok(drawn, 'no curve on the canvas');
   const csv = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Download loss as CSV' }).click();
-  const { readFileSync } = await import('node:fs');
   const lines = readFileSync(await (await csv).path(), 'utf8').trim().split('\r\n');
   assert.equal(lines[0], 'run,metric,step,time,value');
   assert.ok(lines.length > before);
@@ -148,7 +147,6 @@ test('an elastic job: a killed worker, then one more; the timeline tells', async
   await until('two workers', async () => (await service.job(elastic)).instances === 2);
   const trace = page.waitForEvent('download');
   await page.getByRole('button', { name: 'Timeline as trace' }).click();
-  const { readFileSync } = await import('node:fs');
   assert.ok(JSON.parse(readFileSync(await (await trace).path(), 'utf8')).traceEvents.some((event) => event.cat === 'evicted'));
 });
 
@@ -200,7 +198,7 @@ test('every page, light and dark and on a phone, has nothing that axe finds', as
   ];
   const found = [];
   for (const [kind, options] of Object.entries({ light: {}, dark: { dark: true }, phone: { width: 360, height: 740 } })) {
-    page = await browser.person(service, options);
+    page = await browser.person(service, { ...options, still: true });
     for (const [name, path, heading] of pages) {
       await open(path, heading);
       await page.waitForFunction(() => !/Loading/.test(document.querySelector('#main')?.textContent ?? 'Loading'));
