@@ -249,6 +249,14 @@ std::function<std::string()> ServiceClient::archive(const std::string& job,
   return state_->calls.body_of(target({"v1", "jobs", job, "archive"}, {{"part", part}}));
 }
 
+std::string ServiceClient::sign_in_path() {
+  return text_from_json(state_->calls.post(target({"v1", "links"})), "path");
+}
+
+std::string ServiceClient::page_address() {
+  return text_from_json(state_->calls.post(target({"v1", "listener"})), "address");
+}
+
 std::vector<TokenInfo> ServiceClient::tokens() {
   return tokens_from_json(state_->calls.get(target({"v1", "tokens"})));
 }

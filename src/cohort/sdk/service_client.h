@@ -86,6 +86,13 @@ class ServiceClient {
   // at its end. It may outlive this object.
   std::function<std::string()> archive(const std::string& job, const std::string& part);
 
+  // What is behind the service's address for a browser to sign in with, once, within a minute:
+  // "/login?code=...".
+  std::string sign_in_path();
+  // Where browsers of the service's machine reach the page, "http://127.0.0.1:41234"; the service
+  // listens there from now on when it did not.
+  std::string page_address();
+
   std::vector<TokenInfo> tokens();
   TokenInfo add_token(const std::string& user, const std::string& role, int days);
   TokenInfo rotate_token(const std::string& id);

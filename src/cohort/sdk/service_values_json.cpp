@@ -223,6 +223,11 @@ std::vector<TokenInfo> tokens_from_json(std::string_view text) {
 
 TokenInfo token_from_json(std::string_view text) { return parse(text, "a token", read_token); }
 
+std::string text_from_json(std::string_view text, const char* field) {
+  return parse(text, "an object with a text",
+               [field](const ordered_json& json) { return json.at(field).get<std::string>(); });
+}
+
 std::optional<ServiceError> error_from_json(std::string_view text) {
   const auto json = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("error") || !json["error"].is_object())

@@ -32,6 +32,8 @@ MetricPage metric_page_from_json(std::string_view text);
 std::vector<JobFile> files_from_json(std::string_view text);
 std::vector<TokenInfo> tokens_from_json(std::string_view text);
 TokenInfo token_from_json(std::string_view text);
+// One field of an object.
+std::string text_from_json(std::string_view text, const char* field);
 
 // {"error": {"message", "advice"}}; nothing for another text.
 struct ServiceError {

@@ -34,6 +34,7 @@ namespace {
 
 constexpr std::chrono::seconds kLookTime{5};  // whether it is still needed
 constexpr std::chrono::seconds kResolveTime{5};
+constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kAnyHosts = 1'000'000;
 constexpr jobspec::Size kAnySize{.cores = 1e6, .memory_bytes = 1ULL << 60, .gpus = 1'000'000};
 
@@ -169,13 +170,16 @@ struct Service::State {
              .operations = operations,
              .store = operations.store(),
              .tokens = Tokens(operations.store()),
+             .sessions = Sessions(operations.store()),
              .background = background,
              .options = options.known,
              .engine = [this](std::string_view name) { return manager.engine(name); },
              .machine = [this] { return manager.machine(); },
              .free = [this] { return manager.free(); },
              .touch = {},  // the API's own
-             .has_root = [this] { return has_root(options.folders, lock); }},
+             .has_root = [this] { return has_root(options.folders, lock); },
+             .page = PageFiles(options.page_folder),
+             .page_address = [this] { return page_address(); }},
             {.own = ::geteuid(), .names = names_of(options)}) {
     remove_partial_uploads(options.folders);
     if (options.listen) {
@@ -200,6 +204,14 @@ struct Service::State {
                        Endpoint::tcp(host, server->port(1)).to_string());
   }
 
+  // On the server's thread.
+  std::string page_address() {
+    if (options.listen) return listens_at();
+    if (!page_listener)
+      page_listener = server->listen({.bind = Endpoint::tcp(kLoopback, /*port=*/0)});
+    return fmt::format("http://{}:{}", kLoopback, server->port(*page_listener));
+  }
+
   bool is_needed() const {
     return manager.has_unfinished() || Api::Clock::now() - api.last_used() < options.idle;
   }
@@ -217,6 +229,7 @@ struct Service::State {
   Api api;
   std::optional<HttpServer> server;
   std::optional<ServiceRecord> record;
+  std::optional<std::size_t> page_listener;  // opened when the page was first asked for
 };
 
 Service::Service(ServiceOptions options) {

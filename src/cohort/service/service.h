@@ -27,6 +27,7 @@ struct ServiceOptions {
   std::optional<std::uint64_t> memory_bytes;
   std::optional<int> gpus;
   RetentionPolicy retention;            // applied every hour
+  std::filesystem::path page_folder;    // the page's files, instead of the program's own; "": those
   jobspec::KnownOptions known;          // options of `cohort run` that descriptions may have
   std::vector<std::string> host_words;  // of the engine "hosts" (engine/hosts_engine.h)
   engine::kubernetes::KubernetesSetup kubernetes;

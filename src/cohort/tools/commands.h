@@ -38,6 +38,8 @@ Command unpin_command();
 Command events_command();
 // `cohort top`: a live table of jobs and of what they use.
 Command top_command();
+// `cohort open [JOB]`: a link that signs a browser in and shows the page, or a job of it.
+Command open_command();
 // `cohort token create|list|remove|rotate`: who may use a shared service.
 Command token_command();
 // `cohort job check FILE`: is the description right, and what becomes of it on this machine?

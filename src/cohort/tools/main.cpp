@@ -43,19 +43,33 @@ Examples:
 
 // In the order in which help names them.
 std::vector<Command> all_commands() {
-  return {run_command(),       status_command(),
-          scale_command(),     resume_command(),
-          serve_command(),     submit_command(),
-          jobs_command(),      logs_command(),
-          stop_command(),      download_command(),
-          delete_command(),    pin_command(),
-          unpin_command(),     events_command(),
-          top_command(),       token_command(),
-          job_command(),       ledger_command(),
-          bench_command(),     tune_command(),
-          doctor_command(),    completion_command(all_commands),
-          host_task_command(), attempt_command(),
-          exec_task_command(), pod_task_command()};
+  return {run_command(),
+          status_command(),
+          scale_command(),
+          resume_command(),
+          serve_command(),
+          submit_command(),
+          jobs_command(),
+          logs_command(),
+          stop_command(),
+          download_command(),
+          delete_command(),
+          pin_command(),
+          unpin_command(),
+          events_command(),
+          top_command(),
+          open_command(),
+          token_command(),
+          job_command(),
+          ledger_command(),
+          bench_command(),
+          tune_command(),
+          doctor_command(),
+          completion_command(all_commands),
+          host_task_command(),
+          attempt_command(),
+          exec_task_command(),
+          pod_task_command()};
 }
 
 std::string help() {

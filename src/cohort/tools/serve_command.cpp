@@ -30,11 +30,12 @@ Examples:
       jobs with engine = "hosts" run there unless they name hosts themselves
 
 Jobs go on when the service ends, and are found again by the next one. What it prints says where it
-listens; its log is standard error.
+listens; its log is standard error. The page is at the same address; a browser signs in with a token,
+or with the link that `cohort open` prints.
 )";
 
 struct ServeArguments {
-  std::string listen, certificate, key, root, memory, retention_size;
+  std::string listen, certificate, key, root, memory, retention_size, page_folder;
   std::optional<double> cores;
   std::optional<int> gpus;
   int retention_days = service::RetentionPolicy{}.days;
@@ -82,6 +83,11 @@ service::ServiceOptions options_of(const ServeArguments& arguments) {
   options.retention.days = arguments.retention_days;
   if (!arguments.retention_size.empty())
     options.retention.most_bytes = bytes_of_option("--retention-size", arguments.retention_size);
+  if (!arguments.page_folder.empty()) {
+    options.page_folder = std::filesystem::absolute(arguments.page_folder).lexically_normal();
+    if (!std::filesystem::is_directory(options.page_folder))
+      throw InvalidInput(fmt::format("--page-dir '{}' is not a folder", arguments.page_folder));
+  }
   options.known = known_run_options();
   options.host_words = host_words(arguments.hosts);
   options.kubernetes = arguments.kubernetes.setup();
@@ -98,6 +104,10 @@ int serve(const ServeArguments& arguments) {
     fmt::print("listens at {}\n", address);
   if (const auto token = service.admin_token())
     fmt::print("token of an admin: {}\n", token->string());
+  if (const std::string address = service.listens_at(); !address.empty())
+    fmt::print("page: {}/ (to sign in: cohort open)\n", address);
+  else
+    fmt::print("page: cohort open\n");
   std::fflush(stdout);
   log::info("cohort serve: {}", service.run());
   return 0;
@@ -133,6 +143,9 @@ Command serve_command() {
                  "Ends by itself when there are no jobs and no requests");
     app.add_option("--idle-exit", arguments->idle, "With --on-demand: after so many seconds; 600")
         ->check(CLI::Range(1, 1'000'000));
+    app.add_option("--page-dir", arguments->page_folder,
+                   "Folder of the page's files, instead of those in the program")
+        ->group("");  // for those who work on the page
     declare_host_options(app, arguments->hosts);
     arguments->kubernetes.declare_access(app);
     arguments->kubernetes.declare_pods(app);

@@ -20,9 +20,9 @@ Examples:
       prints a token, once: COHORT_TOKEN=... on ann's machine
   cohort token list
       who has one, without the tokens themselves
-  cohort token rotate 3f9a
+  cohort token rotate 3f9a0c21d7e4
       another secret for the token with this id; the old one opens nothing from then on
-  cohort token remove 3f9a
+  cohort token remove 3f9a0c21d7e4
 
 Roles: viewer reads; user reads and changes their own jobs; admin does everything. On the machine of
 the service, its owner needs no token. The exit code is 0 when it was done, 2 when it was refused.
@@ -84,7 +84,7 @@ int manage_tokens(const TokenArguments& arguments) {
         fmt::format("--days must be from 1 to {}, got {}", kMostDays, arguments.days));
   if (arguments.what == "create") require_subject(arguments, "a user", "ann --role user");
   if (arguments.what == "remove" || arguments.what == "rotate")
-    require_subject(arguments, "the id of a token", "3f9a");
+    require_subject(arguments, "the id of a token", "3f9a0c21d7e4");
   sdk::ServiceClient client(sdk::find_or_start_service());
   if (arguments.what == "list") {
     list_tokens(client, arguments.json);
@@ -112,7 +112,11 @@ Command token_command() {
         ->type_name("viewer|user|admin");
     app.add_option("--days", arguments->days, "Until it expires [90]")->type_name("N");
     app.add_flag("--json", arguments->json, "list: as a JSON array");
-    return [arguments](const Words&, const Words&) { return manage_tokens(*arguments); };
+    return [arguments](const Words&, const Words& rest) {
+      // An id that begins with a dash, as older ones may, stands behind "--".
+      if (arguments->subject.empty() && rest.size() == 1) arguments->subject = rest.front();
+      return manage_tokens(*arguments);
+    };
   };
   return {"token", "make, list and remove tokens of a shared service",
           "create|list|remove|rotate [USER|ID] [options]", declare};

@@ -92,17 +92,25 @@ class HttpServer::Loop {
         refusals_(handlers_.name, "connections refused") {
     raise_file_limit(kWantedFiles);
     limits_.connections = std::min(limits_.connections, unauthenticated_limit());
-    for (HttpListener& listener : listeners) {
-      OpenListener& open = listeners_.emplace_back(std::move(listener), listeners_.size());
-      acceptors_.emplace_back(loop_, std::move(open.socket), handlers_.name,
-                              [this, &open](UniqueFd fd) { add(open, std::move(fd)); });
-    }
+    for (HttpListener& listener : listeners) listen(std::move(listener));
     waker_->loop = &loop_;
     thread_ = std::thread([this] { run(); });
   }
   ~Loop() { close(); }
 
-  int port(std::size_t listener) const { return listeners_.at(listener).port; }
+  int port(std::size_t listener) const {
+    std::lock_guard lock(listeners_mutex_);
+    return listeners_.at(listener).port;
+  }
+
+  // Before the thread runs, or on it.
+  std::size_t listen(HttpListener listener) {
+    std::lock_guard lock(listeners_mutex_);
+    OpenListener& open = listeners_.emplace_back(std::move(listener), listeners_.size());
+    acceptors_.emplace_back(loop_, std::move(open.socket), handlers_.name,
+                            [this, &open](UniqueFd fd) { add(open, std::move(fd)); });
+    return open.index;
+  }
 
   void close() {
     std::lock_guard lock(close_mutex_);
@@ -295,7 +303,8 @@ class HttpServer::Loop {
   HttpHandlers handlers_;
   RateLimitedLog refusals_;
   EventLoop loop_;
-  std::deque<OpenListener> listeners_;
+  mutable std::mutex listeners_mutex_;
+  std::deque<OpenListener> listeners_;  // grows on the loop's thread, under the mutex
   std::deque<Acceptor> acceptors_;
   std::map<Id, Client> clients_;
   std::size_t pending_ = 0;
@@ -313,6 +322,7 @@ HttpServer::HttpServer(std::vector<HttpListener> listeners, std::string name,
                                                 .name = std::move(name)})) {}
 HttpServer::~HttpServer() = default;
 int HttpServer::port(std::size_t listener) const { return loop_->port(listener); }
+std::size_t HttpServer::listen(HttpListener listener) { return loop_->listen(std::move(listener)); }
 void HttpServer::close() { loop_->close(); }
 
 }  // namespace cohort

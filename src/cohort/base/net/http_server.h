@@ -34,7 +34,7 @@ struct HttpListener {
 // (400, 413, 431, 503) and closed; nothing of it is left.
 //
 // Threads: one of its own, on which every function and object that it is given runs: they must not
-// block. The methods may be called from any thread.
+// block. The methods may be called from any thread, unless they say otherwise.
 // Failure: the constructor throws SystemError when it cannot listen, InvalidInput for a certificate
 // or key that is none. An exception that leaves a handler is a 500, and is logged.
 class HttpServer {
@@ -51,6 +51,10 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port(std::size_t listener = 0) const;  // 0 for a Unix socket
+
+  // One more place to listen, by a handler of this server only: the number that port() takes. Throws
+  // as the constructor does; nothing has changed then.
+  std::size_t listen(HttpListener listener);
 
   // Ends every connection at once and joins the thread. May be called again.
   void close();

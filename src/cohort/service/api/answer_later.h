@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cohort/base/net/http_message.h"
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
 #include "cohort/service/store/background.h"
 
 namespace cohort::service {

@@ -2,9 +2,10 @@
 
 #include "cohort/base/text.h"
 #include "cohort/service/api/allowed_stream.h"
-#include "cohort/service/api/api_error.h"
-#include "cohort/service/api/origin.h"
+#include "cohort/service/api/handlers.h"
 #include "cohort/service/api/source_upload.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/http/origin.h"
 
 namespace cohort::service {
 namespace {
@@ -31,6 +32,11 @@ bool is_json(const HttpRequest& head) {
   return type && trim(std::string_view(*type).substr(0, type->find(';'))) == "application/json";
 }
 
+// Whose rate signing in counts for. One for all of TCP: addresses are many.
+std::string sign_in_name(const HttpRequest& head) {
+  return head.peer.user ? fmt::format("user {} (signing in)", *head.peer.user) : "who signs in";
+}
+
 }  // namespace
 
 Api::Api(ApiContext context, Options options)
@@ -46,7 +52,9 @@ Api::Clock::time_point Api::last_used() const { return last_used_; }
 Api::Admitted Api::admit(const HttpRequest& head) {
   require_own_origin(head, options_.names);
   // Who asks comes first: strangers do not learn which paths there are.
-  Caller caller = authenticate(head, context_.tokens, options_.own);
+  const bool is_open = is_open_route(api_routes(), head.method, head.target);
+  Caller caller = is_open ? Caller{.user = sign_in_name(head)}
+                          : authenticate(head, context_.tokens, context_.sessions, options_.own);
   RouteMatch match = match_route(api_routes(), head.method, head.target);
   if (caller.role < match.route->least)
     throw ApiError(403,
@@ -73,6 +81,7 @@ void Api::require_change_allowed(const HttpRequest& head, const Admitted& admitt
 
 HttpDecision Api::on_head(const HttpRequest& head) {
   try {
+    if (PageFiles::is_for_page(head)) return {};
     const Admitted admitted = admit(head);
     context_.touch();
     if (changes_things(head)) require_change_allowed(head, admitted);
@@ -88,17 +97,37 @@ HttpDecision Api::on_head(const HttpRequest& head) {
   }
 }
 
+HttpResponse Api::page(const HttpRequest& request) {
+  if (std::string_view(request.target).starts_with("/login?") &&
+      !Query(query_of(request.target)).get("code").empty()) {
+    require_own_origin(request, options_.names);
+    context_.touch();
+    return follow_link(request, context_);
+  }
+  require_own_host(request, options_.names);
+  return context_.page.answer(request);
+}
+
 HttpResponse Api::handle(const HttpRequest& request) {
+  if (PageFiles::is_for_page(request)) {
+    try {
+      return page(request);
+    } catch (const std::exception&) {
+      HttpResponse refusal = response_of(std::current_exception());
+      for (auto& header : page_headers()) refusal.headers.push_back(std::move(header));
+      return refusal;
+    }
+  }
   try {
     Admitted admitted = admit(request);
     ApiRequest asked{request, std::move(admitted.caller), Query(query_of(request.target)),
                      std::move(admitted.match.parts), context_};
     HttpResponse response = admitted.match.route->handler(asked);
-    const std::string_view token = shown_token(request);
-    if (response.stream && !token.empty())
-      response.stream = while_allowed(
-          std::move(response.stream),
-          [this, digest = Tokens::digest(token)] { return context_.tokens.is_valid(digest); });
+    const Caller& caller = asked.caller;
+    if (response.stream && (!caller.token.empty() || !caller.session.empty()))
+      response.stream = while_allowed(std::move(response.stream), [this, caller] {
+        return is_still_allowed(caller, context_.tokens, context_.sessions);
+      });
     return response;
   } catch (const std::exception&) {
     return response_of(std::current_exception());

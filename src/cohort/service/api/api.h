@@ -14,9 +14,10 @@ namespace cohort::service {
 
 constexpr std::size_t kMostBodyBytes = std::size_t{1} << 20;  // of JSON
 
-// HTTP API v1 (openapi.json): lets requests in, and answers them. What an HttpServer calls.
+// HTTP API v1 (openapi.json) and the page that uses it: lets requests in, and answers them. What an
+// HttpServer calls.
 //
-// Every request passes, in this order: Host and Origin, a route, who asks, their role, and for
+// What is read outside of /v1 is the page (page_files.h). Every other request passes, in this order: Host and Origin, a route, who asks, their role, and for
 // changes the rate, the size and the type of the body. Only then is the body read.
 //
 // Threads: confined to that of the server; last_used() from any.
@@ -46,6 +47,7 @@ class Api {
     Caller caller;
   };
   Admitted admit(const HttpRequest& head);
+  HttpResponse page(const HttpRequest& request);
   void require_change_allowed(const HttpRequest& head, const Admitted& admitted);
 
   ApiContext context_;

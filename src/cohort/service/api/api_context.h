@@ -6,8 +6,9 @@
 #include "cohort/engine/engine.h"
 #include "cohort/jobspec/spec_json.h"
 #include "cohort/service/jobs/job_operations.h"
+#include "cohort/service/page/page_files.h"
+#include "cohort/service/page/sessions.h"
 #include "cohort/service/store/background.h"
-#include "cohort/service/store/tokens.h"
 
 namespace cohort::service {
 
@@ -18,6 +19,7 @@ struct ApiContext {
   JobOperations& operations;
   RunStore& store;  // that of `operations`
   Tokens tokens;
+  Sessions sessions;
   Background& background;
   jobspec::KnownOptions options;
   std::function<const engine::Engine*(std::string_view name)> engine;  // null: none of this name
@@ -25,6 +27,10 @@ struct ApiContext {
   std::function<jobspec::Size()> free;
   std::function<void()> touch;                           // the service is being used
   std::function<bool()> has_root = [] { return true; };  // the folder of the run store is there
+  PageFiles page = PageFiles();
+  // Where the page can be reached from this machine, "http://127.0.0.1:41234"; listens there first
+  // when it is nowhere. Throws SystemError.
+  std::function<std::string()> page_address = {};
 };
 
 }  // namespace cohort::service

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cohort/base/net/http_stream.h"
-#include "cohort/service/api/confined_files.h"
+#include "cohort/service/http/confined_files.h"
 
 namespace cohort::service {
 

@@ -5,12 +5,17 @@
 #include <vector>
 
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/page/cookies.h"
 
 namespace cohort::service {
 namespace {
 
 constexpr std::string_view kBearer = "bearer ";
+
+bool is_reading(const HttpRequest& request) {
+  return request.method == "GET" || request.method == "HEAD";
+}
 
 }  // namespace
 
@@ -22,16 +27,36 @@ std::string_view shown_token(const HttpRequest& request) {
   return trim(std::string_view(*header).substr(kBearer.size()));
 }
 
-Caller authenticate(const HttpRequest& request, const Tokens& tokens, uid_t own) {
+Caller authenticate(const HttpRequest& request, const Tokens& tokens, const Sessions& sessions,
+                    uid_t own) {
   if (const std::string_view secret = shown_token(request); !secret.empty()) {
-    if (const auto token = tokens.find(secret)) return {token->user, token->role};
+    if (const auto token = tokens.find(secret))
+      return {.user = token->user, .role = token->role, .token = Tokens::digest(secret)};
     throw ApiError(401, "this token is unknown, has expired or was replaced",
                    {.advice = "Ask an admin of the service for one: cohort token create"});
   }
   if (request.peer.user && (*request.peer.user == own || *request.peer.user == 0))
-    return {user_name(*request.peer.user), UserRole::admin};
-  throw ApiError(401, "this request needs a token",
-                 {.advice = "Send it as the header: Authorization: Bearer TOKEN"});
+    return {.user = user_name(*request.peer.user), .role = UserRole::admin};
+  const std::string session = shown_session(request);
+  if (session.empty())
+    throw ApiError(401, "this request needs a token",
+                   {.advice = "Send it as the header: Authorization: Bearer TOKEN"});
+  const auto owner = sessions.find(session);
+  if (!owner)
+    throw ApiError(401, "this session has ended",
+                   {.advice = "Sign in again: with a token, or with: cohort open"});
+  if (!is_reading(request) && !find_header(request.headers, "origin"))
+    throw ApiError(403, "a change by a browser's session must say its Origin",
+                   {.advice = "Programs show a token: Authorization: Bearer TOKEN"});
+  return {.user = owner->user,
+          .role = owner->role,
+          .token = owner->token,
+          .session = Tokens::digest(session)};
+}
+
+bool is_still_allowed(const Caller& caller, const Tokens& tokens, const Sessions& sessions) {
+  if (!caller.session.empty()) return sessions.find_digest(caller.session).has_value();
+  return caller.token.empty() || tokens.find_digest(caller.token).has_value();
 }
 
 bool may_see(const Caller& caller, std::string_view owner) {

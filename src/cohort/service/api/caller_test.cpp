@@ -5,9 +5,9 @@
 
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/service/api/admin_token.h"
-#include "cohort/service/api/api_error.h"
-#include "cohort/service/api/origin.h"
 #include "cohort/service/api/rate_limit.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/http/origin.h"
 
 namespace cohort::service {
 namespace {
@@ -29,7 +29,7 @@ class CallerTest : public testing::Test {
   // "user role", or the status that refuses them.
   std::string caller(const HttpRequest& request) {
     try {
-      const Caller found = authenticate(request, tokens_, kService);
+      const Caller found = authenticate(request, tokens_, sessions_, kService);
       return found.user + " " + std::string(name_of(found.role));
     } catch (const ApiError& error) {
       return std::to_string(error.status());
@@ -39,6 +39,7 @@ class CallerTest : public testing::Test {
   ScratchFolder root_;
   RunStore store_{root_.path()};
   Tokens tokens_{store_};
+  Sessions sessions_{store_};
 };
 
 TEST_F(CallerTest, OfTheSameUserOnTheSocketIsAdmin) {

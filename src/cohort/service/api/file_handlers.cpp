@@ -1,13 +1,13 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/service/api/answer_later.h"
-#include "cohort/service/api/api_error.h"
 #include "cohort/service/api/archive_stream.h"
-#include "cohort/service/api/confined_files.h"
 #include "cohort/service/api/handlers.h"
 #include "cohort/service/api/json_rows.h"
 #include "cohort/service/api/source_upload.h"
-#include "cohort/service/api/time_text.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/http/confined_files.h"
+#include "cohort/service/http/time_text.h"
 #include "cohort/service/store/source_store.h"
 
 namespace cohort::service {

@@ -15,6 +15,14 @@ HttpResponse create_token(ApiRequest& request);
 HttpResponse remove_token(ApiRequest& request);
 HttpResponse rotate_token(ApiRequest& request);
 
+// session_handlers.cpp
+HttpResponse create_link(ApiRequest& request);
+HttpResponse begin_session(ApiRequest& request);
+HttpResponse end_session(ApiRequest& request);
+HttpResponse open_listener(ApiRequest& request);
+// GET /login?code=CODE&next=PATH, which is no operation of the API: a browser goes there.
+HttpResponse follow_link(const HttpRequest& request, ApiContext& context);
+
 // job_handlers.cpp
 HttpResponse list_jobs(ApiRequest& request);
 HttpResponse submit_job(ApiRequest& request);

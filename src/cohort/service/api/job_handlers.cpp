@@ -2,10 +2,10 @@
 
 #include "cohort/base/text.h"
 #include "cohort/service/api/answer_later.h"
-#include "cohort/service/api/api_error.h"
 #include "cohort/service/api/handlers.h"
-#include "cohort/service/api/json_body.h"
 #include "cohort/service/api/json_rows.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/http/json_body.h"
 #include "cohort/service/store/remove_tree.h"
 
 namespace cohort::service {

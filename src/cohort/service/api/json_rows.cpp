@@ -7,7 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "cohort/service/api/time_text.h"
+#include "cohort/service/http/time_text.h"
 
 namespace cohort::service {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
 
 namespace cohort::service {
 namespace {
@@ -50,6 +50,14 @@ std::optional<Parts> match(const std::vector<std::string>& pattern,
 std::string_view query_of(std::string_view target) {
   const auto mark = target.find('?');
   return mark == std::string_view::npos ? std::string_view() : target.substr(mark + 1);
+}
+
+bool is_open_route(const std::vector<Route>& table, std::string_view method,
+                   std::string_view target) {
+  const std::string_view path = target.substr(0, target.find('?'));
+  for (const Route& route : table)
+    if (route.is_open && route.method == method && route.path == path) return true;
+  return false;
 }
 
 RouteMatch match_route(const std::vector<Route>& table, std::string_view method,

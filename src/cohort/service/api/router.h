@@ -7,7 +7,7 @@
 
 #include "cohort/base/net/http_message.h"
 #include "cohort/service/api/caller.h"
-#include "cohort/service/api/url.h"
+#include "cohort/service/http/url.h"
 
 namespace cohort::service {
 
@@ -31,6 +31,7 @@ struct Route {
   std::string_view path;
   UserRole least;  // who may
   HttpResponse (*handler)(ApiRequest& request);
+  bool is_open = false;  // to those who have not said who they are, too: signing in
 };
 
 struct RouteMatch {
@@ -42,6 +43,10 @@ struct RouteMatch {
 // 404 where no path fits, 405 where only the method does not. Pure.
 RouteMatch match_route(const std::vector<Route>& table, std::string_view method,
                        std::string_view target);
+
+// Whether the request is for one of the routes that are open to all. Pure.
+bool is_open_route(const std::vector<Route>& table, std::string_view method,
+                   std::string_view target);
 
 // The part of a target behind the '?'; "" where there is none.
 std::string_view query_of(std::string_view target);

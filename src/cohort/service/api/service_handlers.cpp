@@ -2,12 +2,12 @@
 
 #include "cohort/base/version.h"
 #include "cohort/service/api/admin_token.h"
-#include "cohort/service/api/api_error.h"
 #include "cohort/service/api/handlers.h"
-#include "cohort/service/api/json_body.h"
 #include "cohort/service/api/json_rows.h"
 #include "cohort/service/api/openapi_document.h"
-#include "cohort/service/api/time_text.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/http/json_body.h"
+#include "cohort/service/http/time_text.h"
 
 namespace cohort::service {
 namespace {

@@ -12,7 +12,7 @@
 #include "cohort/base/files/owned_files.h"
 #include "cohort/base/unique_fd.h"
 #include "cohort/service/api/answer_later.h"
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
 #include "cohort/service/store/source_store.h"
 
 namespace cohort::service {

@@ -2,12 +2,12 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
 #include "cohort/service/api/handlers.h"
 #include "cohort/service/api/json_rows.h"
 #include "cohort/service/api/log_stream.h"
 #include "cohort/service/api/row_streams.h"
-#include "cohort/service/api/time_text.h"
+#include "cohort/service/http/api_error.h"
+#include "cohort/service/http/time_text.h"
 
 namespace cohort::service {
 namespace {

@@ -236,7 +236,7 @@ TEST(StoreFaults, TheBackupOfADayIsUsedAsTheMessageSays) {
   write_file_atomically(folders.database(),
                         "this is no database, but it is long enough to be read");
   const auto message = message_of<InvalidInput>([&] { RunStore store(root.path()); });
-  EXPECT_THAT(message, AllOf(HasSubstr("service.sqlite' is damaged"), HasSubstr("backup-v3")));
+  EXPECT_THAT(message, AllOf(HasSubstr("service.sqlite' is damaged"), HasSubstr("backup-v4")));
   const auto command = message.substr(message.find("cd "));
   ASSERT_EQ(std::system(command.c_str()), 0) << command;
   RunStore store(root.path());

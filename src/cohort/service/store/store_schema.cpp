@@ -86,6 +86,16 @@ CREATE TABLE times (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHO
 ALTER TABLE attempts ADD COLUMN steady INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE attempts ADD COLUMN boot TEXT NOT NULL DEFAULT '';
 )sql",
+    R"sql(
+-- Browsers that are signed in (page/sessions.h). token: the digest of the one that they did it with.
+CREATE TABLE sessions (
+  digest TEXT PRIMARY KEY, token TEXT NOT NULL, user TEXT NOT NULL, role TEXT NOT NULL,
+  expires INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+ALTER TABLE tasks ADD COLUMN pid INTEGER;
+ALTER TABLE tasks ADD COLUMN started INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN ended INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 
 std::filesystem::path beside(const std::filesystem::path& database, const std::string& ending) {

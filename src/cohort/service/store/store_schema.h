@@ -9,7 +9,7 @@
 // The tables of the run store, by version (PRAGMA user_version).
 namespace cohort::service {
 
-inline constexpr int kStoreVersion = 3;
+inline constexpr int kStoreVersion = 4;
 
 // What a person does about a damaged file: how to go on with the newest backup, or without.
 std::string damaged_advice(const std::filesystem::path& database);

@@ -14,6 +14,7 @@ constexpr std::array<std::string_view, 3> kUserRoles = {"viewer", "user", "admin
 constexpr Millis kDay = 24 * 3600 * Millis{1000};
 constexpr int kMostDays = 3650;
 constexpr std::string_view kPrefix = "ct_";
+constexpr std::size_t kSecretBytes = 32;
 
 // RFC 4648, without padding.
 std::string base64url(std::string_view bytes) {
@@ -30,11 +31,7 @@ std::string base64url(std::string_view bytes) {
   return text;
 }
 
-std::string new_secret() {
-  std::string bytes(32, '\0');
-  fill_random(bytes.data(), bytes.size());
-  return std::string(kPrefix) + base64url(bytes);
-}
+std::string new_secret() { return std::string(kPrefix) + random_secret(); }
 
 // Hex digits alone: an id is an argument of commands, which take what begins with '-' for an option.
 std::string new_id() {
@@ -56,6 +53,12 @@ TokenRow token_of(const Statement& row) {
 }
 
 }  // namespace
+
+std::string random_secret() {
+  std::string bytes(kSecretBytes, '\0');
+  fill_random(bytes.data(), bytes.size());
+  return base64url(bytes);
+}
 
 std::string_view name_of(UserRole role) { return kUserRoles.at(static_cast<std::size_t>(role)); }
 
@@ -87,19 +90,16 @@ NewToken Tokens::create(std::string_view user, UserRole role, int days, Millis n
 }
 
 std::optional<TokenRow> Tokens::find(std::string_view secret, Millis now) const {
+  return find_digest(digest(secret), now);
+}
+
+std::optional<TokenRow> Tokens::find_digest(std::string_view digest, Millis now) const {
   auto row = store_.database().prepare(
       "SELECT id, user, role, created, expires FROM tokens WHERE digest = ?1 "
       "AND (expires = 0 OR expires > ?2)");
-  row.bind(digest(secret), now);
+  row.bind(digest, now);
   if (!row.step()) return std::nullopt;
   return token_of(row);
-}
-
-bool Tokens::is_valid(std::string_view digest, Millis now) const {
-  auto row = store_.database().prepare(
-      "SELECT 1 FROM tokens WHERE digest = ?1 AND (expires = 0 OR expires > ?2)");
-  row.bind(digest, now);
-  return row.step();
 }
 
 std::optional<TokenRow> Tokens::find_id(std::string_view id) const {

@@ -15,7 +15,7 @@ std::string_view name_of(UserRole role);
 std::optional<UserRole> user_role_of(std::string_view name);
 
 struct TokenRow {
-  std::string id;  // short, for people; no secret
+  std::string id;  // short, for people: 12 hexadecimal digits; no secret
   std::string user;
   UserRole role = UserRole::user;
   Millis created = 0;
@@ -26,6 +26,9 @@ struct NewToken {
   std::string secret;  // "ct_..."; told once, nowhere kept
   TokenRow row;
 };
+
+// 32 random bytes, as text of letters, digits, '-' and '_'.
+std::string random_secret();
 
 // What users of the HTTP API prove who they are with: 32 random bytes, of which the store keeps the
 // SHA-256. Confined to the thread of the store.
@@ -40,7 +43,7 @@ class Tokens {
   std::optional<TokenRow> find(std::string_view secret, Millis now = utc_now()) const;
   // The same of a secret that is not kept: by its digest.
   static std::string digest(std::string_view secret);
-  bool is_valid(std::string_view digest, Millis now = utc_now()) const;
+  std::optional<TokenRow> find_digest(std::string_view digest, Millis now = utc_now()) const;
   std::optional<TokenRow> find_id(std::string_view id) const;
   std::vector<TokenRow> list() const;  // oldest first, expired ones too
   bool remove(std::string_view id);

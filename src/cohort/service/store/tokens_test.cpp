@@ -40,6 +40,8 @@ TEST(Tokens, AnIdIsAnArgumentOfACommand) {
   for (int i = 0; i < 300; ++i)
     EXPECT_THAT(tokens.create("ada", UserRole::user, 1).row.id,
                 testing::MatchesRegex("[0-9a-f]{12}"));
+  store.database().execute("UPDATE tokens SET id = '-_Ab3dEf' WHERE id = (SELECT min(id) FROM tokens)");
+  EXPECT_TRUE(tokens.find(tokens.rotate("-_Ab3dEf").secret));  // an id of those times still works
 }
 
 TEST(Tokens, TheFileHasNoSecret) {
@@ -80,11 +82,11 @@ TEST(Tokens, AreValidByTheirDigestUntilTheyEnd) {
   Tokens tokens(store);
   const auto made = tokens.create("ada", UserRole::user, 1, 1000);
   const std::string digest = Tokens::digest(made.secret);
-  EXPECT_TRUE(tokens.is_valid(digest, 2000));
-  EXPECT_FALSE(tokens.is_valid(digest, made.row.expires));
-  EXPECT_FALSE(tokens.is_valid(made.secret, 2000));
+  EXPECT_TRUE(tokens.find_digest(digest, 2000));
+  EXPECT_FALSE(tokens.find_digest(digest, made.row.expires));
+  EXPECT_FALSE(tokens.find_digest(made.secret, 2000));
   tokens.rotate(made.row.id, 2000);
-  EXPECT_FALSE(tokens.is_valid(digest, 2000));
+  EXPECT_FALSE(tokens.find_digest(digest, 2000));
 }
 
 TEST(Tokens, RefuseWhatMakesNoSense) {

@@ -1,4 +1,4 @@
-#include "cohort/service/api/confined_files.h"
+#include "cohort/service/http/confined_files.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -13,9 +13,9 @@
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
 #include "cohort/service/api/archive_stream.h"
 #include "cohort/service/api/source_upload.h"
+#include "cohort/service/http/api_error.h"
 #include "cohort/service/store/source_store.h"
 
 namespace cohort::service {

@@ -1,9 +1,9 @@
-#include "cohort/service/api/url.h"
+#include "cohort/service/http/url.h"
 
 #include <algorithm>
 
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
 
 namespace cohort::service {
 namespace {

@@ -1,4 +1,4 @@
-#include "cohort/service/api/confined_files.h"
+#include "cohort/service/http/confined_files.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 #include "cohort/base/net/http_file.h"
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
 
 namespace cohort::service {
 namespace {

@@ -1,11 +1,11 @@
-#include "cohort/service/api/json_body.h"
+#include "cohort/service/http/json_body.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
 
 namespace cohort::service {
 namespace {

@@ -1,4 +1,4 @@
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
 
 #include <cerrno>
 #include <new>

@@ -1,4 +1,4 @@
-#include "cohort/service/api/time_text.h"
+#include "cohort/service/http/time_text.h"
 
 #include <fmt/core.h>
 #include <time.h>

@@ -1,10 +1,10 @@
-#include "cohort/service/api/origin.h"
+#include "cohort/service/http/origin.h"
 
 #include <arpa/inet.h>
 #include <strings.h>
 
 #include "cohort/base/text.h"
-#include "cohort/service/api/api_error.h"
+#include "cohort/service/http/api_error.h"
 
 namespace cohort::service {
 namespace {
@@ -38,14 +38,18 @@ bool is_own_host(const std::string& host, const std::vector<std::string>& names)
 
 }  // namespace
 
-void require_own_origin(const HttpRequest& request, const std::vector<std::string>& names) {
+void require_own_host(const HttpRequest& request, const std::vector<std::string>& names) {
+  if (request.peer.user) return;
   const std::string* host = find_header(request.headers, "host");
-  if (!request.peer.user) {
-    if (!host) throw ApiError(400, "the request has no Host");
-    if (!is_own_host(host_of(*host), names))
-      throw ApiError(403, fmt::format("'{}' is not a name of this service", escape_controls(*host)),
-                     {.advice = "Use its address, or the name that --listen was given."});
-  }
+  if (!host) throw ApiError(400, "the request has no Host");
+  if (!is_own_host(host_of(*host), names))
+    throw ApiError(403, fmt::format("'{}' is not a name of this service", escape_controls(*host)),
+                   {.advice = "Use its address, or the name that --listen was given."});
+}
+
+void require_own_origin(const HttpRequest& request, const std::vector<std::string>& names) {
+  require_own_host(request, names);
+  const std::string* host = find_header(request.headers, "host");
   if (const std::string* origin = find_header(request.headers, "origin")) {
     const std::string own =
         fmt::format("{}://{}", request.peer.is_tls ? "https" : "http", host ? *host : "");
