@@ -48,6 +48,7 @@ class Operations(ServiceTest):
         self.sources()
         job = self.job_with_results()
         self.files(job)
+        self.failure()
         self.changes(job)
         self.tokens()
         everything = {(m.upper(), path) for path, operations in DOCUMENT["paths"].items() for m in operations}
@@ -122,6 +123,22 @@ class Operations(ServiceTest):
         self.call("GET", f"/v1/jobs/{job}/archive?part=all")
         self.call("GET", f"/v1/jobs/{job}/archive?part=x", expect=400)
 
+    def failure(self):
+        spec = {"program": self.script("print('step 7', flush=True)\nraise ValueError('bad shape')\n", "fails.py")}
+        job = self.call("POST", "/v1/jobs", {"spec": spec}, expect=201).json()["id"]
+        ended = self.service.wait_until(job, {"failed"})
+        report = self.call("GET", f"/v1/jobs/{job}/failure").json()
+        self.assertEqual((report["task"], report["how"]), ("worker:0", "exit code 1"))
+        self.assertEqual((report["summary"], report["lines"][-1]), (ended["reason"], "ValueError: bad shape"))
+        entries = self.call("GET", f"/v1/jobs/{job}/timeline").json()["entries"]
+        self.assertEqual([entry["time"] for entry in entries], sorted(entry["time"] for entry in entries))
+        kinds = [(entry["kind"], entry["task"]) for entry in entries]
+        for kind in (("submitted", ""), ("task_started", "worker:0"), ("task_ended", "worker:0"), ("ended", "")):
+            self.assertIn(kind, kinds)
+        task, = self.call("GET", f"/v1/jobs/{job}/tasks?usage=1").json()["tasks"]
+        self.assertIsNotNone(task["ended"])
+        self.assertIsNone(task["memory"])
+
     def changes(self, job):
         self.assertTrue(self.call("POST", f"/v1/jobs/{job}/pin", {"pinned": True}).json()["pinned"])
         self.call("POST", f"/v1/jobs/{job}/pin", {"pinned": 1}, expect=400)
@@ -132,6 +149,11 @@ class Operations(ServiceTest):
         waiting = self.call("POST", "/v1/jobs", {"spec": {"program": self.script(WAITS, "waits.py")}}, expect=201)
         waiting = waiting.json()["id"]
         self.service.wait_until(waiting, {"running"})
+        used = self.call("GET", f"/v1/jobs/{waiting}/tasks?usage=1").json()["tasks"][0]
+        self.assertGreater(used["memory"], 1_000_000)
+        self.assertGreaterEqual(used["cpu_seconds"], 0)
+        self.call("GET", f"/v1/jobs/{waiting}/tasks?usage=2", expect=400)
+        self.call("GET", f"/v1/jobs/{waiting}/failure", expect=404)
         self.call("DELETE", f"/v1/jobs/{waiting}", expect=409)
         self.call("POST", f"/v1/jobs/{waiting}/stop")
         self.service.wait_until(waiting, {"stopped"})

@@ -4,6 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/owned_files.h"
+#include "cohort/base/process/machine.h"
 #include "cohort/base/process/process_usage.h"
 #include "cohort/base/text.h"
 #include "cohort/engine/launcher_record.h"
@@ -116,25 +117,29 @@ std::vector<HistoryEntry> read_history(const AttemptFolder& folder) {
 
 std::map<std::string, TaskUsage> read_usage(const AttemptFolder& folder) {
   const ordered_json record = live_launcher_record(read_launcher_record(folder));
+  const std::string here = host_name();
   std::map<std::string, TaskUsage> tasks;
-  std::vector<pid_t> running;
+  std::vector<TaskUsage*> running;  // on this machine
+  std::vector<pid_t> pids;
   for (const auto& task : record_list(record, "tasks")) {
-    TaskUsage usage{.pid = record_number(task, "pid").value_or(0),
-                    .started = record_text(task, "started"),
-                    .ended = record_text(task, "ended")};
-    if (usage.pid > 0 && usage.ended.empty()) running.push_back(usage.pid);
-    tasks.emplace(record_task(task), std::move(usage));
+    TaskUsage& usage = tasks[record_task(task)];
+    usage = {.pid = record_number(task, "pid").value_or(0),
+             .started = record_text(task, "started"),
+             .ended = record_text(task, "ended")};
+    if (usage.pid <= 0 || !usage.ended.empty() || record_text(task, "host") != here) continue;
+    running.push_back(&usage);
+    pids.push_back(usage.pid);
   }
   if (const auto elastic = record.find("elastic"); elastic != record.end() && elastic->is_object())
     for (const auto& member : record_list(*elastic, "members"))
       if (const auto found = tasks.find(member_task(record_text(member, "task")));
           found != tasks.end())
         found->second.step = record_number(member, "step");
-  const auto used = usage_of_trees(running);
-  for (auto& [name, task] : tasks)
-    if (const auto found = used.find(task.pid); found != used.end() && task.ended.empty()) {
-      task.cpu_seconds = found->second.cpu_seconds;
-      task.memory = found->second.resident_bytes;
+  const auto used = usage_of_trees(pids);
+  for (TaskUsage* task : running)
+    if (const auto found = used.find(task->pid); found != used.end()) {
+      task->cpu_seconds = found->second.cpu_seconds;
+      task->memory = found->second.resident_bytes;
     }
   return tasks;
 }

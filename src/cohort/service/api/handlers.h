@@ -35,6 +35,10 @@ HttpResponse resume_job(ApiRequest& request);
 HttpResponse scale_job(ApiRequest& request);
 HttpResponse pin_job(ApiRequest& request);
 
+// history_handlers.cpp
+HttpResponse get_failure(ApiRequest& request);
+HttpResponse get_timeline(ApiRequest& request);
+
 // stream_handlers.cpp
 HttpResponse read_log(ApiRequest& request);
 HttpResponse follow_logs(ApiRequest& request);

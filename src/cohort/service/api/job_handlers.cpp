@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/text.h"
+#include "cohort/engine/attempt_history.h"
 #include "cohort/service/api/answer_later.h"
 #include "cohort/service/api/handlers.h"
 #include "cohort/service/api/json_rows.h"
@@ -53,6 +54,17 @@ Json spec_for(const Caller& caller, const JobRow& row) {
   if (caller.role == UserRole::viewer && spec.contains("env") && spec["env"].is_object())
     for (auto& [name, value] : spec["env"].items()) value = "(hidden)";
   return spec;
+}
+
+void add_usage(const engine::TaskUsage& usage, Json& task) {
+  const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(); };
+  const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
+  task["pid"] = usage.pid > 0 ? Json(usage.pid) : Json();
+  task["started"] = text(usage.started);
+  task["ended"] = text(usage.ended);
+  task["cpu_seconds"] = or_null(usage.cpu_seconds);
+  task["memory"] = or_null(usage.memory);
+  task["step"] = or_null(usage.step);
 }
 
 // The caller's own job among several that fit.
@@ -170,13 +182,24 @@ HttpResponse get_job(ApiRequest& request) {
 }
 
 HttpResponse list_tasks(ApiRequest& request) {
-  request.query.require_only({"attempt"});
+  request.query.require_only({"attempt", "usage"});
   const JobRow row = seen_job(request);
   const int attempt = asked_attempt(request, row);
   Json tasks = Json::array();
   for (const TaskRow& task : request.context.store.tasks(row.id, attempt))
     tasks.push_back(task_json(task));
-  return json_response(200, dumped({{"attempt", attempt}, {"tasks", std::move(tasks)}}));
+  if (request.query.number("usage", 0, 0, 1) == 0)
+    return json_response(200, dumped({{"attempt", attempt}, {"tasks", std::move(tasks)}}));
+  return answer_later(
+      request.context.background, request.http.wake,
+      [folder = engine::AttemptFolder{request.context.folders.attempt(row.id, attempt)}] {
+        return engine::read_usage(folder);
+      },
+      [attempt, tasks = std::move(tasks)](std::map<std::string, engine::TaskUsage> used) {
+        Json list = tasks;
+        for (Json& task : list) add_usage(used[task["name"].get<std::string>()], task);
+        return json_response(200, dumped({{"attempt", attempt}, {"tasks", std::move(list)}}));
+      });
 }
 
 HttpResponse delete_job(ApiRequest& request) {
