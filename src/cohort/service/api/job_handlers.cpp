@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/text.h"
+#include "cohort/engine/attached_engine.h"
 #include "cohort/engine/attempt_history.h"
 #include "cohort/service/api/answer_later.h"
 #include "cohort/service/api/handlers.h"
@@ -40,7 +41,11 @@ jobspec::JobSpec asked_spec(const ApiRequest& request, const Json& body) {
   const auto spec = body.find("spec");
   if (spec == body.end() || !spec->is_object())
     throw ApiError(400, "spec is missing: the description of the job, an object");
-  return jobspec::spec_from_json(dumped(*spec), request.context.options);
+  auto asked = jobspec::spec_from_json(dumped(*spec), request.context.options);
+  // It shows what lies in any folder of the service's user.
+  if (asked.engine == engine::AttachedEngine::kName && request.caller.role != UserRole::admin)
+    throw ApiError(403, fmt::format("engine '{}' needs the role admin", asked.engine));
+  return asked;
 }
 
 // What is kept as JSON of this version's own writing.
