@@ -13,10 +13,9 @@ import ssl
 import subprocess
 import sys
 import tarfile
-import time
 import unittest
 
-from api_service import (COHORT, DOCUMENT, PATIENCE, Service, ServiceTest, check_answer, check_schema, have_tls,
+from api_service import (COHORT, DOCUMENT, PATIENCE, ServiceTest, check_answer, check_schema, have_tls,
                          operation_of, schema_named)  # fmt: skip
 
 RESULTS = """
