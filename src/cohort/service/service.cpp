@@ -178,6 +178,8 @@ struct Service::State {
              .engine = [this](std::string_view name) { return manager.engine(name); },
              .machine = [this] { return manager.machine(); },
              .free = [this] { return manager.free(); },
+             .line = [this] { return manager.line(); },
+             .readers = std::make_shared<StoreReaders>(options.folders.root),
              .touch = {},  // the API's own
              .has_root = [this] { return has_root(options.folders, lock); },
              .page = PageFiles(options.page_folder),

@@ -19,7 +19,7 @@ Examples:
   cohort open mnist --print
       prints the link only, for a browser elsewhere
 
-The link works once and for a minute; whoever has it first is signed in as you are, for 12 hours. A
+The link works once and for a minute; the browser that uses it is signed in as you are, for 12 hours. A
 service without --listen listens on 127.0.0.1 from then on: from another machine, reach it with
 ssh -L PORT:127.0.0.1:PORT HOST. The exit code is 0, or 2 when there is no such job.
 )";

@@ -88,6 +88,20 @@ TEST_F(Http, AnswersARequest) {
   EXPECT_THAT(reply, HasSubstr("Content-Length: 12\r\nConnection: close\r\n\r\nPUT /a/b xyz"));
 }
 
+TEST_F(Http, ListensInOneMorePlaceWhenAHandlerSaysSo) {
+  start({}, [this](HttpRequest request) {
+    if (request.target != "/more")
+      return HttpResponse{.body = std::to_string(request.peer.listener)};
+    return HttpResponse{.body = std::to_string(server_->listen(on_loopback().front()))};
+  });
+  EXPECT_THAT(ask("GET /more HTTP/1.1\r\nHost: x\r\n\r\n"), EndsWith("\r\n\r\n1"));
+  EXPECT_NE(server_->port(1), server_->port(0));
+  const UniqueFd fd = connect_to(Endpoint::tcp("127.0.0.1", server_->port(1)), soon());
+  send_all(fd.get(), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", soon(), "the server");
+  EXPECT_THAT(read_all(fd.get()), EndsWith("\r\n\r\n1"));
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nHost: x\r\n\r\n"), EndsWith("\r\n\r\n0"));
+}
+
 TEST_F(Http, TakesAChunkedBodyInPieces) {
   start();
   const UniqueFd fd = connect();

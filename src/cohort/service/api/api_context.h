@@ -1,7 +1,9 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string_view>
+#include <vector>
 
 #include "cohort/engine/engine.h"
 #include "cohort/jobspec/spec_json.h"
@@ -9,6 +11,7 @@
 #include "cohort/service/page/page_files.h"
 #include "cohort/service/page/sessions.h"
 #include "cohort/service/store/background.h"
+#include "cohort/service/store/store_readers.h"
 
 namespace cohort::service {
 
@@ -25,6 +28,8 @@ struct ApiContext {
   std::function<const engine::Engine*(std::string_view name)> engine;  // null: none of this name
   std::function<jobspec::Size()> machine;
   std::function<jobspec::Size()> free;
+  std::function<std::vector<std::string>()> line;        // the first jobs of the queue, by id
+  std::shared_ptr<StoreReaders> readers;                 // for what is read in the background
   std::function<void()> touch;                           // the service is being used
   std::function<bool()> has_root = [] { return true; };  // the folder of the run store is there
   PageFiles page = PageFiles();

@@ -68,6 +68,37 @@ TEST_F(CallerTest, WithATokenHasItsRoleOnTheSocketToo) {
   EXPECT_EQ(caller(request), "401");
 }
 
+TEST_F(CallerTest, OfASessionShowsItsCookieAndForChangesAnOrigin) {
+  const auto made = tokens_.create("ada", UserRole::user, 1);
+  const std::string secret = sessions_.begin(
+      {.user = "ada", .role = UserRole::user, .token = Tokens::digest(made.secret)});
+  const auto with_cookie = [&](const std::string& method, const std::string& cookie,
+                               HttpHeaders more = {}) {
+    more.emplace_back("host", "127.0.0.1:8080");
+    more.emplace_back("cookie", cookie);
+    HttpRequest request = over_tcp(std::move(more));
+    request.method = method;
+    return caller(request);
+  };
+  const std::string cookie = "a=b; cohort_session_8080=" + secret;
+  EXPECT_EQ(with_cookie("GET", cookie), "ada user");
+  EXPECT_EQ(with_cookie("POST", cookie), "403");
+  EXPECT_EQ(with_cookie("DELETE", cookie), "403");
+  EXPECT_EQ(with_cookie("POST", cookie, {{"origin", "http://127.0.0.1:8080"}}), "ada user");
+  EXPECT_EQ(with_cookie("GET", cookie + "x"), "401");
+  EXPECT_EQ(with_cookie("GET", "cohort_session_8081=" + secret), "401");
+  EXPECT_EQ(with_cookie("GET", "cohort_session_8080="), "401");
+  // A token that is shown is what counts.
+  EXPECT_EQ(with_cookie("GET", cookie, {{"authorization", "Bearer wrong"}}), "401");
+
+  const Caller found = authenticate(over_tcp({{"host", "127.0.0.1:8080"}, {"cookie", cookie}}),
+                                    tokens_, sessions_, kService);
+  EXPECT_TRUE(is_still_allowed(found, tokens_, sessions_));
+  tokens_.rotate(made.row.id);
+  EXPECT_FALSE(is_still_allowed(found, tokens_, sessions_));
+  EXPECT_EQ(with_cookie("GET", cookie), "401");
+}
+
 TEST_F(CallerTest, AdminTokenIsMadeOnceAndRenewedWhenItIsGone) {
   const RunFolders folders{root_.path()};
   ensure_admin_token(folders, tokens_, "ada");
@@ -112,6 +143,20 @@ TEST(Origin, HostIsAnAddressOrANameOfTheService) {
     EXPECT_EQ(refused(over_tcp({{"host", host}})), 403) << host;
   EXPECT_EQ(refused(over_tcp({})), 400);
   EXPECT_EQ(refused(over_socket(kService)), 0);
+}
+
+TEST(Origin, ThePageItselfMayBeLinkedFromElsewhere) {
+  const auto refused_page = [](HttpHeaders headers) {
+    try {
+      require_own_host(over_tcp(std::move(headers)), {});
+      return 0;
+    } catch (const ApiError& error) {
+      return error.status();
+    }
+  };
+  EXPECT_EQ(refused_page({{"host", "127.0.0.1:8080"}, {"sec-fetch-site", "cross-site"}}), 0);
+  EXPECT_EQ(refused_page({{"host", "evil.example"}}), 403);
+  EXPECT_EQ(refused_page({}), 400);
 }
 
 TEST(Origin, PagesOfOthersAreKeptOut) {

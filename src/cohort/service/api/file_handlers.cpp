@@ -65,8 +65,11 @@ HttpResponse list_job_files(ApiRequest& request) {
 HttpResponse read_job_file(ApiRequest& request) {
   request.query.require_only({});
   const JobRow job = seen_job(request);
-  HttpResponse response = file_response(roots_of(request, job, "all"), request.part("path"));
+  HttpResponse response = file_response(roots_of(request, job, "all"), request.part("path"),
+                                        find_header(request.http.headers, "range"));
   response.headers.emplace_back("X-Content-Type-Options", "nosniff");
+  // A browser that is led to the file itself shows it, and runs nothing of it.
+  response.headers.emplace_back("Content-Security-Policy", "default-src 'none'; sandbox");
   return response;
 }
 

@@ -27,7 +27,6 @@ HttpResponse follow_link(const HttpRequest& request, ApiContext& context);
 HttpResponse list_jobs(ApiRequest& request);
 HttpResponse submit_job(ApiRequest& request);
 HttpResponse check_job(ApiRequest& request);
-HttpResponse get_job(ApiRequest& request);
 HttpResponse delete_job(ApiRequest& request);
 HttpResponse list_tasks(ApiRequest& request);
 HttpResponse stop_job(ApiRequest& request);
@@ -39,12 +38,25 @@ HttpResponse pin_job(ApiRequest& request);
 HttpResponse get_failure(ApiRequest& request);
 HttpResponse get_timeline(ApiRequest& request);
 
+// job_detail_handlers.cpp
+HttpResponse get_job(ApiRequest& request);
+
 // stream_handlers.cpp
 HttpResponse read_log(ApiRequest& request);
 HttpResponse follow_logs(ApiRequest& request);
 HttpResponse list_events(ApiRequest& request);
 HttpResponse list_job_events(ApiRequest& request);
 HttpResponse list_metrics(ApiRequest& request);
+
+// log_scan_handlers.cpp
+HttpResponse index_of_log(ApiRequest& request);
+HttpResponse search_log(ApiRequest& request);
+
+// series_handlers.cpp
+HttpResponse list_series(ApiRequest& request);
+
+// cluster_handlers.cpp
+HttpResponse get_cluster(ApiRequest& request);
 
 // file_handlers.cpp
 HttpResponse list_job_files(ApiRequest& request);
@@ -62,5 +74,9 @@ JobRow own_job(const ApiRequest& request);
 // The attempt that the query names, the newest unless it does; 0: there is none yet. Throws
 // ApiError (404).
 int asked_attempt(const ApiRequest& request, const JobRow& job);
+
+// Throws ApiError (404) where the attempt has tasks, and none of this name.
+void require_task(const ApiRequest& request, const JobRow& job, int attempt,
+                  const std::string& task);
 
 }  // namespace cohort::service

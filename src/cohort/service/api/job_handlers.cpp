@@ -1,3 +1,4 @@
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/text.h"
@@ -8,6 +9,7 @@
 #include "cohort/service/api/json_rows.h"
 #include "cohort/service/http/api_error.h"
 #include "cohort/service/http/json_body.h"
+#include "cohort/service/metrics/metric_series.h"
 #include "cohort/service/store/remove_tree.h"
 
 namespace cohort::service {
@@ -19,14 +21,16 @@ constexpr int kMostJobs = 1000;
 constexpr int kJobs = 100;
 constexpr int kMostWorkers = 1'000'000;
 constexpr std::size_t kMostRequestId = 200;
+constexpr int kSparkPoints = 32;
 
 HttpResponse job_response(int status, const JobRow& row) {
   return json_response(status, dumped(job_json(row)));
 }
 
-std::vector<JobState> asked_states(const std::string& text) {
+// Several with commas, and as often as they are there.
+std::vector<JobState> asked_states(const Query& query) {
   std::vector<JobState> states;
-  for (const std::string& name : split(text, ',')) {
+  for (const std::string& name : split(join(query.all("state"), ","), ',')) {
     const auto state = job_state_of(name);
     if (!state)
       throw ApiError(400, fmt::format("'{}' is not a state", escape_controls(name)),
@@ -54,11 +58,30 @@ Json kept_json(const std::string& text) {
   return json.is_object() ? json : Json::object();
 }
 
-Json spec_for(const Caller& caller, const JobRow& row) {
-  Json spec = kept_json(row.spec);
-  if (caller.role == UserRole::viewer && spec.contains("env") && spec["env"].is_object())
-    for (auto& [name, value] : spec["env"].items()) value = "(hidden)";
-  return spec;
+template <typename ToJson>
+std::string page_json(const std::vector<JobRow>& rows, const std::string& next,
+                      const ToJson& to_json) {
+  Json jobs = Json::array();
+  for (const JobRow& row : rows) jobs.push_back(to_json(row));
+  return dumped({{"jobs", std::move(jobs)}, {"next", next.empty() ? Json(nullptr) : Json(next)}});
+}
+
+Json finite_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+// With what a list shows of it while it runs.
+Json latest_json(RunStore& store, const JobRow& row) {
+  Json json = job_json(row);
+  json["tasks"] = store.task_count(row.id, row.attempt);
+  json["latest"] = nullptr;
+  if (const auto trend = read_trend(store, row.id, kSparkPoints)) {
+    Json spark = Json::array();
+    for (const double value : trend->spark) spark.push_back(finite_or_null(value));
+    json["latest"] = {{"name", trend->name},
+                      {"step", trend->step},
+                      {"value", finite_or_null(trend->value)},
+                      {"spark", std::move(spark)}};
+  }
+  return json;
 }
 
 void add_usage(const engine::TaskUsage& usage, Json& task) {
@@ -116,13 +139,14 @@ int asked_attempt(const ApiRequest& request, const JobRow& job) {
 
 HttpResponse list_jobs(ApiRequest& request) {
   const Query& query = request.query;
-  query.require_only({"state", "user", "queue", "name", "tag", "before", "limit"});
+  query.require_only({"state", "user", "queue", "name", "tag", "q", "before", "limit", "latest"});
   const int limit = static_cast<int>(query.number("limit", kJobs, 1, kMostJobs));
-  JobFilter filter{.states = asked_states(query.get("state")),
+  JobFilter filter{.states = asked_states(query),
                    .user = query.get("user"),
                    .queue = query.get("queue"),
                    .name = query.get("name"),
                    .tag = query.get("tag"),
+                   .text = query.get("q"),
                    .before = query.get("before"),
                    .limit = limit + 1};
   const Caller& caller = request.caller;
@@ -130,14 +154,20 @@ HttpResponse list_jobs(ApiRequest& request) {
       caller.role == UserRole::user && !filter.user.empty() && filter.user != caller.user;
   if (caller.role == UserRole::user) filter.user = caller.user;
   auto rows = sees_none ? std::vector<JobRow>() : request.context.store.jobs(filter);
-  Json next = nullptr;
-  if (rows.size() > static_cast<std::size_t>(limit)) {
-    rows.pop_back();
-    next = rows.back().id;
-  }
-  Json jobs = Json::array();
-  for (const JobRow& row : rows) jobs.push_back(job_json(row));
-  return json_response(200, dumped({{"jobs", std::move(jobs)}, {"next", std::move(next)}}));
+  const bool is_last = rows.size() <= static_cast<std::size_t>(limit);
+  if (!is_last) rows.pop_back();
+  const std::string next = is_last ? "" : rows.back().id;
+  if (!query.flag("latest"))
+    return json_response(200,
+                         page_json(rows, next, [](const JobRow& row) { return job_json(row); }));
+  return answer_later(
+      request.context.background, request.http.wake,
+      [readers = request.context.readers, rows = std::move(rows), next] {
+        return readers->read([&](RunStore& store) {
+          return page_json(rows, next, [&](const JobRow& row) { return latest_json(store, row); });
+        });
+      },
+      [](std::string json) { return json_response(200, std::move(json)); });
 }
 
 HttpResponse submit_job(ApiRequest& request) {
@@ -168,22 +198,6 @@ HttpResponse check_job(ApiRequest& request) {
         return json_response(200, dumped({{"resolved", kept_json(jobspec::to_json(resolved))},
                                           {"notes", resolved.notes}}));
       });
-}
-
-HttpResponse get_job(ApiRequest& request) {
-  request.query.require_only({});
-  const JobRow row = seen_job(request);
-  const RunStore& store = request.context.store;
-  Json json = job_json(row);
-  json["spec"] = spec_for(request.caller, row);
-  json["notes"] = kept_json(row.resolved).value("notes", Json::array());
-  json["attempts"] = Json::array();
-  for (const AttemptRow& attempt : store.attempts(row.id))
-    json["attempts"].push_back(attempt_json(attempt));
-  json["tasks"] = Json::array();
-  for (const TaskRow& task : store.tasks(row.id, row.attempt))
-    json["tasks"].push_back(task_json(task));
-  return json_response(200, dumped(json));
 }
 
 HttpResponse list_tasks(ApiRequest& request) {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/service/api/json_rows.h"
-#include "cohort/service/api/log_tail.h"
+#include "cohort/service/logs/log_tail.h"
 
 namespace cohort::service {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/net/sse.h"
-#include "cohort/service/api/log_tail.h"
 #include "cohort/service/api/row_streams.h"
+#include "cohort/service/logs/log_tail.h"
 #include "cohort/service/logs_engine_test.h"
 
 namespace cohort::service {
@@ -85,11 +85,14 @@ class LogStreamTest : public testing::Test {
                       .operations = operations_,
                       .store = operations_.store(),
                       .tokens = Tokens(operations_.store()),
+                      .sessions = Sessions(operations_.store()),
                       .background = background_,
                       .options = {},
                       .engine = [this](std::string_view) { return &engine_; },
                       .machine = {},
                       .free = {},
+                      .line = {},
+                      .readers = {},
                       .touch = [] {}};
   JobRow job_;
   SseReader reader_;

@@ -81,7 +81,11 @@ TEST(Query, IsDecodedAndChecked) {
   EXPECT_EQ(query.number("offset", 3, 0, 10), 3);
   EXPECT_EQ(status_of([&] { query.number("limit", 1, 1, 6); }), 400);
   EXPECT_EQ(status_of([&] { query.number("name", 1, 1, 6); }), 400);
-  EXPECT_EQ(status_of([] { Query("a=1&a=2"); }), 400);
+  EXPECT_EQ(status_of([] { Query("a=1&a=2").get("a"); }), 400);
+  EXPECT_THAT(Query("a=1&b=3&a=2").all("a"), testing::ElementsAre("1", "2"));
+  EXPECT_TRUE(Query("a=1&b=0").flag("a"));
+  EXPECT_FALSE(Query("a=1&b=0").flag("b") || Query("a=1").flag("c"));
+  EXPECT_EQ(status_of([] { Query("a=yes").flag("a"); }), 400);
   EXPECT_EQ(status_of([] { Query("a=%x1"); }), 400);
   std::string many;
   for (int i = 0; i < 13'000; ++i) many += fmt::format("{:x}&", i);

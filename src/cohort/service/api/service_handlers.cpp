@@ -43,6 +43,7 @@ HttpResponse get_service(ApiRequest& request) {
                                     {"machine", size_json(context.machine())},
                                     {"free", size_json(context.free())},
                                     {"jobs", {{"queued", queued}, {"running", running}}},
+                                    {"last_event", context.store.last_event()},
                                     {"user", request.caller.user},
                                     {"role", name_of(request.caller.role)},
                                     {"time", time_text(utc_now())}}));

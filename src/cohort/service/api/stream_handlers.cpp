@@ -68,6 +68,8 @@ HttpResponse events_of(ApiRequest& request, const std::string& job) {
   return json_response(200, dumped({{"events", std::move(events)}, {"next", next}}));
 }
 
+}  // namespace
+
 void require_task(const ApiRequest& request, const JobRow& job, int attempt,
                   const std::string& task) {
   std::vector<std::string> names;
@@ -76,8 +78,6 @@ void require_task(const ApiRequest& request, const JobRow& job, int attempt,
   throw ApiError(404, fmt::format("job {} has no task '{}'", job.id, escape_controls(task)),
                  {.advice = fmt::format("There are: {}.", join(names, ", "))});
 }
-
-}  // namespace
 
 HttpResponse read_log(ApiRequest& request) {
   const Query& query = request.query;

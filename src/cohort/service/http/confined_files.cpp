@@ -51,6 +51,30 @@ void list_below(int folder, const std::string& prefix, std::size_t depth, std::s
   }
 }
 
+struct FilePart {
+  std::uint64_t begin, end;
+};
+
+// "bytes=100-199", "bytes=100-", "bytes=-100" (the last ones); nothing for all else.
+std::optional<FilePart> asked_part(std::string_view range, std::uint64_t size) {
+  constexpr std::string_view kUnit = "bytes=";
+  if (!range.starts_with(kUnit)) return std::nullopt;
+  range.remove_prefix(kUnit.size());
+  const auto dash = range.find('-');
+  if (dash == std::string_view::npos) return std::nullopt;
+  const auto first = parse_unsigned(range.substr(0, dash));
+  const auto last = parse_unsigned(range.substr(dash + 1));
+  const bool is_open = dash + 1 == range.size();
+  if ((!first && dash > 0) || (!last && !is_open) || (!first && !last)) return std::nullopt;
+  if (first && last && *last < *first) return std::nullopt;
+  FilePart part{first ? *first : size - std::min(size, *last),
+                !first || !last || *last >= size ? size : *last + 1};
+  if (part.begin >= size)
+    throw ApiError(416, fmt::format("the range '{}' is behind the end: the file has {} bytes",
+                                    escape_controls(range), size));
+  return part;
+}
+
 }  // namespace
 
 UniqueFd open_beneath_by_steps(int folder, const std::string& path, int flags) {
@@ -113,7 +137,8 @@ std::vector<FileEntry> list_files(const std::vector<FileRoot>& roots, std::size_
   return files;
 }
 
-HttpResponse file_response(const std::vector<FileRoot>& roots, const std::string& path) {
+HttpResponse file_response(const std::vector<FileRoot>& roots, const std::string& path,
+                           const std::string* range) {
   for (const FileRoot& root : roots) {
     if (path.compare(0, root.prefix.size() + 1, root.prefix + "/") != 0) continue;
     const UniqueFd folder = open_folder(root.folder);
@@ -121,9 +146,17 @@ HttpResponse file_response(const std::vector<FileRoot>& roots, const std::string
     UniqueFd file = open_beneath(folder.get(), path.substr(root.prefix.size() + 1), kReadOnly);
     struct stat status {};
     if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) continue;
+    const auto size = static_cast<std::uint64_t>(status.st_size);
+    const auto part = range ? asked_part(*range, size) : std::nullopt;
     HttpResponse response;
-    response.stream =
-        make_file_stream(std::move(file), 0, static_cast<std::uint64_t>(status.st_size));
+    response.headers.emplace_back("Accept-Ranges", "bytes");
+    if (part) {
+      response.status = 206;
+      response.headers.emplace_back(
+          "Content-Range", fmt::format("bytes {}-{}/{}", part->begin, part->end - 1, size));
+    }
+    const std::uint64_t begin = part ? part->begin : 0, end = part ? part->end : size;
+    response.stream = make_file_stream(std::move(file), begin, end - begin);
     return response;
   }
   throw ApiError(404, fmt::format("the job has no file '{}'", escape_controls(path)),

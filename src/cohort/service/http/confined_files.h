@@ -53,7 +53,10 @@ class FolderNames {
 // The regular files of all roots, sorted by path. Throws ApiError (409) for more than `most`.
 std::vector<FileEntry> list_files(const std::vector<FileRoot>& roots, std::size_t most);
 
-// A regular file's bytes as an answer. Throws ApiError (404).
-HttpResponse file_response(const std::vector<FileRoot>& roots, const std::string& path);
+// A regular file's bytes as an answer, or those that `range` (the header, "bytes=0-99") names: 206.
+// Several ranges, and what is no range, give the whole file. Throws ApiError (404; 416 for a range
+// behind the end).
+HttpResponse file_response(const std::vector<FileRoot>& roots, const std::string& path,
+                           const std::string* range = nullptr);
 
 }  // namespace cohort::service

@@ -102,6 +102,33 @@ TEST_F(ConfinedFiles, AFolderThatWasReplacedByALinkIsEmpty) {
   EXPECT_EQ(read("output/secret.txt"), "404");
 }
 
+TEST_F(ConfinedFiles, GivesAPartOfAFile) {
+  put(folder_ / "output/digits", "0123456789");
+  // "status range bytes"
+  const auto part = [&](const std::string& range) {
+    try {
+      HttpResponse response = file_response(roots_, "output/digits", &range);
+      const std::string* header = find_header(response.headers, "content-range");
+      return fmt::format("{} {} {}", response.status, header ? *header : "-",
+                         all_of(*response.stream));
+    } catch (const ApiError& error) {
+      return std::to_string(error.status());
+    }
+  };
+  EXPECT_EQ(part("bytes=2-4"), "206 bytes 2-4/10 234");
+  EXPECT_EQ(part("bytes=0-0"), "206 bytes 0-0/10 0");
+  EXPECT_EQ(part("bytes=7-"), "206 bytes 7-9/10 789");
+  EXPECT_EQ(part("bytes=-3"), "206 bytes 7-9/10 789");
+  EXPECT_EQ(part("bytes=-30"), "206 bytes 0-9/10 0123456789");
+  EXPECT_EQ(part("bytes=8-99999999999"), "206 bytes 8-9/10 89");
+  EXPECT_EQ(part("bytes=8-18446744073709551615"), "206 bytes 8-9/10 89");
+  EXPECT_EQ(part("bytes=10-"), "416");
+  EXPECT_EQ(part("bytes=-0"), "416");
+  for (const char* whole : {"bytes=4-2", "bytes=1-2,4-5", "bytes=x-", "bytes=-", "bytes=5",
+                            "lines=1-2", "bytes=99999999999999999999-"})
+    EXPECT_EQ(part(whole), "200 - 0123456789") << whole;
+}
+
 TEST_F(ConfinedFiles, ArchiveIsReadByTar) {
   const std::string longer(150, 'n');
   const std::string large(200'000, 'x');

@@ -8,7 +8,7 @@
 namespace cohort::service {
 namespace {
 
-constexpr std::size_t kMostParameters = 32;
+constexpr std::size_t kMostParameters = 256;
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -52,9 +52,6 @@ Query::Query(std::string_view text) {
       throw ApiError(400, fmt::format("the query has more than {} parameters", kMostParameters));
     const auto equals = part.find('=');
     std::string name = decoded_query_part(part.substr(0, equals));
-    for (const auto& [other, value] : values_)
-      if (other == name)
-        throw ApiError(400, fmt::format("'{}' is twice in the query", escape_controls(name)));
     values_.emplace_back(std::move(name), equals == std::string::npos
                                               ? std::string()
                                               : decoded_query_part(part.substr(equals + 1)));
@@ -72,10 +69,20 @@ void Query::require_only(std::initializer_list<std::string_view> names) const {
 }
 
 std::string Query::get(std::string_view name) const {
-  for (const auto& [other, value] : values_)
-    if (other == name) return value;
-  return {};
+  auto values = all(name);
+  if (values.size() > 1)
+    throw ApiError(400, fmt::format("'{}' is twice in the query", escape_controls(name)));
+  return values.empty() ? std::string() : std::move(values.front());
 }
+
+std::vector<std::string> Query::all(std::string_view name) const {
+  std::vector<std::string> values;
+  for (const auto& [other, value] : values_)
+    if (other == name) values.push_back(value);
+  return values;
+}
+
+bool Query::flag(std::string_view name) const { return number(name, 0, 0, 1) == 1; }
 
 std::int64_t Query::number(std::string_view name, std::int64_t otherwise, std::int64_t least,
                            std::int64_t most) const {

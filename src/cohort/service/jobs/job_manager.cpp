@@ -51,6 +51,7 @@ struct JobManager::State {
   mutable std::mutex mutex;  // guards:
   std::set<std::string> woken;
   jobspec::Size free = options.machine;
+  std::vector<std::string> line;
 
   void wake() { ::eventfd_write(wake_fd.get(), 1); }
 
@@ -119,6 +120,11 @@ jobspec::Size JobManager::free() const {
   return state_->free;
 }
 
+std::vector<std::string> JobManager::line() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->line;
+}
+
 bool JobManager::has_unfinished() const { return state_->unfinished; }
 
 std::int64_t JobManager::pass(const Instant& now) {
@@ -133,6 +139,7 @@ std::int64_t JobManager::pass(const Instant& now) {
     const std::int64_t due = state_->rounds->round(woken, now);
     const std::lock_guard lock(state_->mutex);
     state_->free = state_->rounds->free();
+    state_->line = state_->rounds->line(kLine);
     state_->unfinished = state_->rounds->unfinished() > 0 || !state_->woken.empty();
     return due;
   } catch (...) {

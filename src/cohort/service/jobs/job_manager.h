@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cohort/service/jobs/manager_options.h"
 
@@ -22,7 +23,7 @@ namespace cohort::service {
 //
 // Threads: start() makes one thread, which owns run store and queue and sleeps until it is woken,
 // until something changes in the folder of a running attempt (inotify), or until its next timer
-// (2 s while attempts run). wake(), free(), engine() and has_unfinished() may be called from any
+// (2 s while attempts run). wake(), free(), line(), engine() and has_unfinished() may be called from any
 // thread; pass() only where start() was not called. Engines outlive the thread.
 // Failure: start() and the first pass() throw what RunStore's constructor throws. Later errors are
 // logged and tried again.
@@ -41,6 +42,8 @@ class JobManager {
   const engine::Engine* engine(std::string_view name) const;  // null: none of this name
   jobspec::Size machine() const;
   jobspec::Size free() const;
+  std::vector<std::string> line() const;  // the first jobs of the queue, kLine at most
+  static constexpr int kLine = 100;
   bool has_unfinished() const;
 
   // One round of everything that there is to do. Returns when the next one is due at the latest,

@@ -24,6 +24,7 @@ class JobRounds {
 
   int watch_fd() const { return watch_.fd(); }
   jobspec::Size free() const { return queue_.free(); }
+  std::vector<std::string> line(int count) const { return queue_.line(count, now_.steady); }
   std::size_t unfinished() const { return live_.size(); }
 
  private:

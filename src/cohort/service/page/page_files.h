@@ -9,7 +9,7 @@
 
 namespace cohort::service {
 
-// The page's own files: HTML, script, style. They hold no data, so nobody needs a token for them.
+// The page's own files: HTML, script, style. They hold no data, and need no token.
 //
 //   a file of the page by its path (/assets/app-3f9a.js)   that file; in /assets for ever the same
 //   / and what the page shows as an address (/jobs/ID)     index.html, when HTML is accepted

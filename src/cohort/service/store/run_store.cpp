@@ -31,13 +31,18 @@ const std::string kUnfinishedJobs = kWholeJobs + "WHERE " + kUnfinished + " ORDE
 const std::string kUncollectedJobs =
     "SELECT " + kJobColumns + " FROM jobs WHERE attempt > collected ORDER BY id";
 
-// ?1 before, ?2 user, ?3 queue, ?4 name, ?5 ",state,state,", ?6 tag's key, ?7 its value, ?8 limit
+// ?1 before, ?2 user, ?3 queue, ?4 name, ?5 ",state,state,", ?6 tag's key, ?7 its value, ?8 limit,
+// ?9 text in lower case
 std::string list_jobs(const std::string& condition) {
   return "SELECT " + kJobColumns + " FROM jobs WHERE " + condition +
          "id < ?1 AND (?2 = '' OR user = ?2) AND (?3 = '' OR queue = ?3) "
          "AND (?4 = '' OR instr(name, ?4)) AND (?5 = '' OR instr(?5, ',' || state || ',')) "
          "AND (?6 = '' OR EXISTS (SELECT 1 FROM json_each(tags) WHERE key = ?6 "
-         "AND (?7 IS NULL OR value = ?7))) ORDER BY id DESC LIMIT ?8";
+         "AND (?7 IS NULL OR value = ?7))) "
+         "AND (?9 = '' OR instr(lower(id), ?9) OR instr(lower(name), ?9) "
+         "OR instr(lower(user), ?9) OR (tags <> '{}' AND EXISTS (SELECT 1 FROM json_each(tags) "
+         "WHERE instr(lower(key), ?9) OR instr(lower(value), ?9)))) "
+         "ORDER BY id DESC LIMIT ?8";
 }
 const std::string kListJobs = list_jobs("");
 const std::string kListUnfinished = list_jobs(kUnfinished + " AND ");
@@ -93,6 +98,13 @@ std::vector<std::string> ids_of(Statement statement) {
   std::vector<std::string> ids;
   while (statement.step()) ids.push_back(statement.text(0));
   return ids;
+}
+
+// As SQLite's lower(): ASCII's letters.
+std::string in_lower_case(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
 }
 
 void make_root(const std::filesystem::path& root) {
@@ -197,7 +209,7 @@ std::vector<JobRow> RunStore::jobs(const JobFilter& filter) const {
   auto row = open_->database.prepare((unfinished ? kListUnfinished : kListJobs).c_str());
   row.bind(filter.before.empty() ? kBehindAll : std::string_view(filter.before), filter.user,
            filter.queue, filter.name, states, filter.tag.substr(0, equals), value,
-           filter.limit > 0 ? filter.limit : -1);
+           filter.limit > 0 ? filter.limit : -1, in_lower_case(filter.text));
   std::vector<JobRow> jobs;
   while (row.step()) jobs.push_back(job_of(row));
   return jobs;

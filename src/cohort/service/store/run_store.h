@@ -109,6 +109,7 @@ struct JobFilter {
   std::string queue;
   std::string name;    // substring
   std::string tag;     // "key" or "key=value"
+  std::string text;    // in id, name, user or a tag; ASCII's letters in upper or lower case
   std::string before;  // ids that sort before this one (the next page)
   int limit = 100;     // 0: no limit
 };
@@ -186,6 +187,7 @@ class RunStore {
   std::vector<AttemptRow> attempts(std::string_view job) const;  // the first one first
   void put_tasks(std::string_view job, int attempt, const std::vector<TaskRow>& tasks);
   std::vector<TaskRow> tasks(std::string_view job, int attempt) const;  // as they were put
+  int task_count(std::string_view job, int attempt) const;
 
   // Events. `job` "": of all jobs; `user` "": of all users. An id is never given twice.
   void add_event(std::string_view job, std::string_view kind, std::string_view data);

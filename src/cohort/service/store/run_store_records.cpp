@@ -72,6 +72,12 @@ void RunStore::put_tasks(std::string_view job, int attempt, const std::vector<Ta
   transaction.commit();
 }
 
+int RunStore::task_count(std::string_view job, int attempt) const {
+  auto row = open_->database.prepare("SELECT count(*) FROM tasks WHERE job = ?1 AND attempt = ?2");
+  row.bind(job, attempt);
+  return row.step() ? static_cast<int>(row.integer(0)) : 0;
+}
+
 std::vector<TaskRow> RunStore::tasks(std::string_view job, int attempt) const {
   auto row = open_->database.prepare(
       "SELECT job, attempt, name, host, state, exit_code, restarts FROM tasks "

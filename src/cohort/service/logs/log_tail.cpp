@@ -1,4 +1,4 @@
-#include "cohort/service/api/log_tail.h"
+#include "cohort/service/logs/log_tail.h"
 
 #include <algorithm>
 
