@@ -1,4 +1,5 @@
-"""tests/retry_alone.py behind tests/run-ctest: which failed tests get a second try, and what is said of them.
+"""tests/retry_alone.py behind tests/run-ctest, and tests/frameworks/runner.py: which failed tests get a second
+try, and what is said of them.
 
     retry_alone_test.py SOURCE_DIR
 """
@@ -63,6 +64,47 @@ class SecondTry(unittest.TestCase):
     def test_only_where_it_is_asked_for(self):
         code, output = self.run_tests(self.once("slow"), retry="")
         self.assertNotEqual(code, 0, output)
+        self.assertNotIn("second try", output)
+
+
+class SecondTryOfFrameworks(unittest.TestCase):
+    CASES = """
+import pathlib, unittest
+class Case(unittest.TestCase):
+    def test_once(self):
+        flag = pathlib.Path(__file__).with_name("flag")
+        with self.subTest("part"):
+            if not flag.exists():
+                flag.touch()
+                self.fail("late")
+    def test_good(self):
+        pass
+    def test_bad(self):
+        self.fail("always")
+"""
+
+    def run_cases(self, pattern, retry="yes"):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="cohort-retry-")))
+        (folder / "small_test.py").write_text(self.CASES)
+        done = subprocess.run([sys.executable, SOURCE / "tests/frameworks/runner.py", "-s", folder, *pattern],
+                              env=os.environ | {"RETRY_ALONE": retry, "PYTHONDONTWRITEBYTECODE": "1"},
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return done.returncode, done.stdout
+
+    def test_what_fails_once_passes_and_is_named(self):
+        code, output = self.run_cases(["-k", "once", "-k", "good"])
+        self.assertEqual(code, 0, output)
+        self.assertIn("second try: small_test.Case.test_once: passed", output)
+
+    def test_what_fails_twice_fails(self):
+        code, output = self.run_cases([])
+        self.assertEqual(code, 1, output)
+        self.assertIn("small_test.Case.test_bad", output)
+        self.assertIn(": FAILED", output)
+
+    def test_only_where_it_is_asked_for(self):
+        code, output = self.run_cases(["-k", "once"], retry="")
+        self.assertEqual(code, 1, output)
         self.assertNotIn("second try", output)
 
 

@@ -6,16 +6,16 @@ import os
 import pathlib
 import pwd
 import re
+import shlex
 import shutil
 import sqlite3
 import ssl
 import subprocess
 import sys
 import tarfile
-import time
 import unittest
 
-from api_service import (COHORT, DOCUMENT, PATIENCE, Service, ServiceTest, check_answer, check_schema, have_tls,
+from api_service import (COHORT, DOCUMENT, PATIENCE, ServiceTest, check_answer, check_schema, have_tls,
                          operation_of, schema_named)  # fmt: skip
 
 RESULTS = """
@@ -48,7 +48,9 @@ class Operations(ServiceTest):
         self.sources()
         job = self.job_with_results()
         self.files(job)
+        self.failure()
         self.changes(job)
+        self.browsers()
         self.tokens()
         everything = {(m.upper(), path) for path, operations in DOCUMENT["paths"].items() for m in operations}
         self.assertEqual(everything - self.called, set())
@@ -80,6 +82,11 @@ class Operations(ServiceTest):
         listed = self.call("GET", "/v1/jobs?state=succeeded&tag=team=a&name=resul&limit=1").json()
         self.assertEqual([one["id"] for one in listed["jobs"]], [job])
         self.assertIsNone(listed["next"])
+        self.assertNotIn("latest", listed["jobs"][0])
+        for found, query in ((1, "q=RESUL"), (1, f"q={job[3:].upper()}"), (1, "q=TEAM"), (0, "q=nowhere"), (0, "q=%22"),
+                             (1, "state=failed&state=succeeded"), (0, "state=failed&state=running,queued")):  # fmt: skip
+            self.assertEqual(len(self.call("GET", f"/v1/jobs?{query}").json()["jobs"]), found, query)
+        self.call("GET", "/v1/jobs?name=a&name=b", expect=400)
         self.call("GET", "/v1/jobs?state=runing", expect=400)
         self.call("GET", "/v1/jobs?stat=running", expect=400)
         tasks = self.call("GET", f"/v1/jobs/{job}/tasks").json()["tasks"]
@@ -103,14 +110,77 @@ class Operations(ServiceTest):
         self.assertEqual([(m["name"], m["value"]) for m in metrics], [("loss", 0.5)])
         page = self.call("GET", f"/v1/jobs/{job}/metrics").json()
         self.assertEqual((page["metrics"], page["names"]), (metrics, ["loss"]))
+        listed = self.call("GET", "/v1/jobs?latest=1").json()["jobs"][0]
+        self.assertEqual(listed["tasks"], 1)
+        self.assertEqual(listed["latest"], {"name": "loss", "step": metrics[0]["step"], "value": 0.5, "spark": [0.5]})
+        self.scans(job, metrics)
+        self.configuration(job, program)
         return job
+
+    def scans(self, job, metrics):
+        series = self.call("GET", f"/v1/jobs/{job}/series").json()
+        self.assertEqual([(s["name"], s["value"], s["step"]) for s in series["series"]],
+                         [("loss", [0.5], [metrics[0]["step"]])])  # fmt: skip
+        self.assertEqual(series["last_id"], metrics[-1]["id"])
+        self.assertEqual(self.call("GET", f"/v1/jobs/{job}/series?name=a&name=b").json()["series"], [])
+        self.call("GET", f"/v1/jobs/{job}/series?points=0", expect=400)
+        self.call("GET", f"/v1/jobs/{job}/series?from_step=-1", expect=400)
+        log = f"/v1/jobs/{job}/logs"
+        index = self.call("GET", f"{log}/index?task=worker:0").json()
+        self.assertEqual(index, {"size": 9, "line": 1, "lines": 1, "every": 1000, "first": 0, "offsets": [0], "more": False,
+                                 "ended": True})  # fmt: skip
+        self.assertEqual(self.call("GET", f"{log}/index?task=worker:0&from=9&line=1").json()["offsets"], [])
+        self.call("GET", f"{log}/index?task=worker:7", expect=404)
+        self.call("GET", f"{log}/index", expect=400)
+        self.call("GET", f"{log}/index?task=worker:0&every=1", expect=400)
+        found = self.call("GET", f"{log}/search?task=worker:0&q=LOSS").json()
+        self.assertEqual(found["matches"], [{"offset": 0, "line": 0, "text": "loss=0.5", "start": 0, "length": 4}])
+        self.assertEqual((found["next"], found["size"]), (None, 9))
+        self.assertEqual(self.call("GET", f"{log}/search?task=worker:0&q=LOSS&case=1").json()["matches"], [])
+        matches = self.call("GET", f"{log}/search?task=worker:0&q=%5B0-9%5D%24&regex=1").json()["matches"]
+        self.assertEqual([(m["start"], m["length"]) for m in matches], [(7, 1)])
+        self.call("GET", f"{log}/search?task=worker:0&q=(&regex=1", expect=400)
+        self.call("GET", f"{log}/search?task=worker:0", expect=400)
+
+    def configuration(self, job, program):
+        detail = self.call("GET", f"/v1/jobs/{job}").json()
+        self.assertIn('name = "results"', detail["toml"].replace("'", '"'))
+        self.assertEqual(detail["resolved"]["program"], program)
+        self.assertTrue(detail["command"].startswith("cohort run "), detail["command"])
+        self.assertTrue(detail["command"].endswith(shlex.join(program)), detail["command"])
+        self.assertIsNone(detail["weights"])
+        fingerprint = "0123456789abcdef" * 4
+        spec = {"program": self.script(f"print('weights {fingerprint}')", "trains.py"), "env": {"A": "b c"}}
+        trained = self.call("POST", "/v1/jobs", {"spec": spec}, expect=201).json()["id"]
+        self.service.wait_until(trained, {"succeeded"})
+        detail = self.call("GET", f"/v1/jobs/{trained}").json()
+        self.assertEqual((detail["weights"], detail["environment"]["A"]), (fingerprint, "b c"))
+        self.assertIn("--env 'A=b c' -- ", detail["command"])
+        self.call("DELETE", f"/v1/jobs/{trained}", expect=204)
+
+    def browsers(self):
+        link = self.call("POST", "/v1/links", expect=201).json()
+        self.assertRegex(link["path"], r"^/login\?code=[A-Za-z0-9_-]{43}$")
+        self.assertEqual(self.call("POST", "/v1/listener").json()["address"], self.service.address)
+        self.call("POST", "/v1/session", {"token": "ct_wrong"}, expect=401)
+        begun = self.call("POST", "/v1/session", {"token": self.service.token}, expect=204)
+        self.assertIn("HttpOnly", begun.headers["Set-Cookie"])
+        self.call("DELETE", "/v1/session", expect=204)
+        cluster = self.call("GET", "/v1/cluster").json()
+        self.assertEqual((cluster["held"], cluster["waiting"]), ([], []))
+        self.assertEqual(cluster["total"]["cores"], self.call("GET", "/v1/service").json()["machine"]["cores"])
 
     def files(self, job):
         listed = [file["path"] for file in self.call("GET", f"/v1/jobs/{job}/files").json()["files"]]
         self.assertIn("model/result.txt", listed)
         self.assertIn("output/result.txt", listed)
         self.assertTrue(any(path.startswith("logs/1/") for path in listed), listed)
-        self.assertEqual(self.call("GET", f"/v1/jobs/{job}/files/model/result.txt").body, b"SM_MODEL_DIR")
+        result = f"/v1/jobs/{job}/files/model/result.txt"
+        self.assertEqual(self.call("GET", result).body, b"SM_MODEL_DIR")
+        part = self.call("GET", result, headers={"Range": "bytes=3-7"}, expect=206)
+        self.assertEqual((part.body, part.headers["Content-Range"]), (b"MODEL", "bytes 3-7/12"))
+        self.assertIn("sandbox", part.headers["Content-Security-Policy"])
+        self.call("GET", result, headers={"Range": "bytes=12-"}, expect=416)
         for path in ("output/out/passwd", "output/../../../service.sqlite", "output/%2e%2e/%2e%2e/service.sqlite",
                      "..%2f..%2fservice.sqlite", "output//etc/passwd", "output/%2fetc/passwd", "output/out"):  # fmt: skip
             self.assertIn(self.service.call("GET", f"/v1/jobs/{job}/files/{path}").status, (400, 404), path)
@@ -122,6 +192,22 @@ class Operations(ServiceTest):
         self.call("GET", f"/v1/jobs/{job}/archive?part=all")
         self.call("GET", f"/v1/jobs/{job}/archive?part=x", expect=400)
 
+    def failure(self):
+        spec = {"program": self.script("print('step 7', flush=True)\nraise ValueError('bad shape')\n", "fails.py")}
+        job = self.call("POST", "/v1/jobs", {"spec": spec}, expect=201).json()["id"]
+        ended = self.service.wait_until(job, {"failed"})
+        report = self.call("GET", f"/v1/jobs/{job}/failure").json()
+        self.assertEqual((report["task"], report["how"]), ("worker:0", "exit code 1"))
+        self.assertEqual((report["summary"], report["lines"][-1]), (ended["reason"], "ValueError: bad shape"))
+        entries = self.call("GET", f"/v1/jobs/{job}/timeline").json()["entries"]
+        self.assertEqual([entry["time"] for entry in entries], sorted(entry["time"] for entry in entries))
+        kinds = [(entry["kind"], entry["task"]) for entry in entries]
+        for kind in (("submitted", ""), ("task_started", "worker:0"), ("task_ended", "worker:0"), ("ended", "")):
+            self.assertIn(kind, kinds)
+        task, = self.call("GET", f"/v1/jobs/{job}/tasks?usage=1").json()["tasks"]
+        self.assertIsNotNone(task["ended"])
+        self.assertIsNone(task["memory"])
+
     def changes(self, job):
         self.assertTrue(self.call("POST", f"/v1/jobs/{job}/pin", {"pinned": True}).json()["pinned"])
         self.call("POST", f"/v1/jobs/{job}/pin", {"pinned": 1}, expect=400)
@@ -132,6 +218,11 @@ class Operations(ServiceTest):
         waiting = self.call("POST", "/v1/jobs", {"spec": {"program": self.script(WAITS, "waits.py")}}, expect=201)
         waiting = waiting.json()["id"]
         self.service.wait_until(waiting, {"running"})
+        used = self.call("GET", f"/v1/jobs/{waiting}/tasks?usage=1").json()["tasks"][0]
+        self.assertGreater(used["memory"], 1_000_000)
+        self.assertGreaterEqual(used["cpu_seconds"], 0)
+        self.call("GET", f"/v1/jobs/{waiting}/tasks?usage=2", expect=400)
+        self.call("GET", f"/v1/jobs/{waiting}/failure", expect=404)
         self.call("DELETE", f"/v1/jobs/{waiting}", expect=409)
         self.call("POST", f"/v1/jobs/{waiting}/stop")
         self.service.wait_until(waiting, {"stopped"})
@@ -178,7 +269,14 @@ class Rights(ServiceTest):
             ("GET", f"/v1/jobs/{job}/tasks"): (200, 200, 404, 200),
             ("GET", f"/v1/jobs/{job}/logs?task=worker:0"): (200, 200, 404, 200),
             ("GET", f"/v1/jobs/{job}/logs/stream"): (200, 200, 404, 200),
+            ("GET", f"/v1/jobs/{job}/logs/index?task=worker:0"): (200, 200, 404, 200),
+            ("GET", f"/v1/jobs/{job}/logs/search?task=worker:0&q=x"): (200, 200, 404, 200),
             ("GET", f"/v1/jobs/{job}/metrics"): (200, 200, 404, 200),
+            ("GET", f"/v1/jobs/{job}/series"): (200, 200, 404, 200),
+            ("GET", "/v1/cluster"): (200, 200, 200, 200),
+            ("POST", "/v1/links"): (201, 201, 201, 201),
+            ("POST", "/v1/listener"): (403, 403, 403, 200),
+            ("DELETE", "/v1/session"): (204, 204, 204, 204),
             ("GET", f"/v1/jobs/{job}/files"): (200, 200, 404, 200),
             ("GET", f"/v1/jobs/{job}/files/output/x"): (404, 404, 404, 404),
             ("GET", f"/v1/jobs/{job}/archive"): (200, 200, 404, 200),
@@ -223,6 +321,8 @@ class Rights(ServiceTest):
         self.assertEqual({event["job"] for event in pages["events"]}, {second})
         self.assertEqual(service.job(first, ada)["spec"]["env"], {"PASSWORD": "hush"})
         self.assertEqual(service.job(first, vic)["spec"]["env"], {"PASSWORD": "(hidden)"})
+        self.assertIn("hush", service.job(first, ada)["command"])
+        self.assertNotIn(b"hush", service.call("GET", f"/v1/jobs/{first}", token=vic).body)
 
     def test_a_token_ends_when_it_expires_and_one_with_fewer_rights_cannot_renew_one_with_more(self):
         service = self.serve("--listen", "127.0.0.1:0")
@@ -314,83 +414,6 @@ class Refusals(ServiceTest):
         service.address = service.address.replace("https", "http")
         with self.assertRaises(OSError):
             service.call("GET", "/v1/service", token=service.token)
-
-
-class HoldingUp(ServiceTest):
-    """What one request waits for, others do not."""
-
-    def test_a_python_that_is_slow_to_answer_does_not_hold_others_up(self):
-        service = self.serve()
-        venv = self.folder / "venv/bin"
-        venv.mkdir(parents=True)
-        asked, free = self.folder / "asked", self.folder / "free"
-        # 5 s are waited for it, unless it ends before.
-        (venv / "python3").write_text(f"#!/bin/sh\n: > {asked}\nwhile [ ! -e {free} ]; do sleep 0.02; done\n")
-        (venv / "python3").chmod(0o755)
-        spec = {"program": ["true"], "framework": "pytorch", "framework_version": "2.1",
-                "env": {"VIRTUAL_ENV": str(venv.parent)}}  # fmt: skip
-        connection = service.connection()
-        service.send(connection, "POST", "/v1/jobs/check", {"spec": spec})
-        limit = time.monotonic() + PATIENCE
-        while not asked.exists() and time.monotonic() < limit:
-            time.sleep(0.01)
-        begin = time.monotonic()
-        for _ in range(20):
-            self.assertEqual(service.call("GET", "/v1/service").status, 200)
-        self.assertLess(time.monotonic() - begin, 4)
-        free.touch()
-        self.assertIn(connection.getresponse().status, (200, 400))
-        connection.close()
-
-    def test_descriptions_that_would_take_minutes_are_refused_at_once(self):
-        service = self.serve()
-        many = {f"k{i}": "1" for i in range(60000)}
-        begin = time.monotonic()
-        for spec in ({"k" * 1000000: 1}, many, {"program": ["true"], "env": many}, {"program": ["a"] * 200000},
-                     {"program": ["true"], "metric_definitions": [{"name": "a", "regex": "(a)"}] * 101}):  # fmt: skip
-            answer = service.call("POST", "/v1/jobs/check", {"spec": spec})
-            self.assertEqual(answer.status, 400, answer.body[:200])
-        self.assertLess(time.monotonic() - begin, PATIENCE / 6)
-
-    def test_what_cannot_be_done_is_said_before_the_job_runs(self):
-        service = self.serve()
-        answer = service.call("POST", "/v1/jobs/check", {"spec": {"program": ["true"], "output": "../x"}})
-        self.assertEqual(answer.status, 400)
-        self.assertIn("absolute", answer.json()["error"]["message"])
-        spec = {"program": ["true"], "metric_definitions": [{"name": "loss", "regex": "(?=x)(a)"}]}
-        answer = service.call("POST", "/v1/jobs/check", {"spec": spec})
-        self.assertEqual(answer.status, 400)
-        self.assertIn("metric 'loss'", answer.json()["error"]["message"])
-
-
-class FullDisk(ServiceTest):
-    def setUp(self):
-        super().setUp()
-        self.root.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(self.root)]
-        if os.getuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
-            self.skipTest("a small file system cannot be mounted here")
-        self.addCleanup(subprocess.run, ["umount", "--lazy", str(self.root)], check=False)
-
-    def test_is_said_and_the_service_goes_on(self):
-        service = self.serve()
-        large = os.urandom(6 << 20)
-        answer = service.call("PUT", f"/v1/sources/{hashlib.sha256(large).hexdigest()}", large)
-        self.assertEqual(answer.status, 503, answer.body)
-        check_schema(answer.json(), schema_named("Error"))
-        self.assertIn("No space left", answer.json()["error"]["message"])
-        filler = self.root / "filler"
-        with filler.open("wb", buffering=0) as file:
-            with self.assertRaises(OSError):
-                while True:
-                    file.write(bytes(4096))
-        answers = [service.call("POST", "/v1/jobs", {"spec": {"program": ["true"]}}) for _ in range(50)]
-        refused = [answer for answer in answers if answer.status != 201]
-        self.assertEqual({answer.status for answer in refused}, {503}, [answer.body for answer in refused][:3])
-        self.assertIsNotNone(refused[0].json()["error"]["advice"])
-        self.assertEqual(service.call("GET", "/v1/service").status, 200)
-        filler.unlink()
-        self.assertEqual(service.wait_until(service.submit(["true"]), {"succeeded"})["exit_code"], 0)
 
 
 class StartAndEnd(ServiceTest):

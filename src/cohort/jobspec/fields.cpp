@@ -40,7 +40,8 @@ constexpr Field plain_text(const char* name) {
 }
 
 void read_engine(const Value& value, JobSpec& spec) {
-  static const std::vector<std::string> known = {"local", "hosts", "slurm", "kubernetes"};
+  static const std::vector<std::string> known = {"local", "hosts", "slurm", "kubernetes",
+                                                 "attached"};
   spec.engine = value.text();
   if (std::find(known.begin(), known.end(), spec.engine) != known.end()) return;
   const std::string meant = nearest(spec.engine, known);

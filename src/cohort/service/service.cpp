@@ -10,6 +10,7 @@
 #include "cohort/base/process/limits.h"
 #include "cohort/base/process/machine.h"
 #include "cohort/cluster/environment.h"
+#include "cohort/engine/attached_engine.h"
 #include "cohort/engine/hosts_engine.h"
 #include "cohort/engine/kubernetes/kubernetes_engine.h"
 #include "cohort/engine/local_engine.h"
@@ -92,6 +93,7 @@ JobManager::Engines make_engines(const ServiceOptions& options) {
   JobManager::Engines engines;
   engines.emplace("local", std::make_unique<engine::LocalEngine>());
   engines.emplace("hosts", std::make_unique<engine::HostsEngine>(options.host_words));
+  engines.emplace(engine::AttachedEngine::kName, std::make_unique<engine::AttachedEngine>());
   engines.emplace("slurm", std::make_unique<engine::SlurmEngine>());
   engines.emplace("kubernetes",
                   std::make_unique<engine::kubernetes::KubernetesEngine>(options.kubernetes));
@@ -103,7 +105,7 @@ jobspec::ResolvedJob resolve_for(const JobManager& manager, const RunFolders& fo
   const engine::Engine* engine = manager.engine(spec.engine);
   if (!engine)
     throw InvalidInput(fmt::format("engine is '{}'", spec.engine),
-                       {.advice = "There are: local, hosts, slurm, kubernetes."});
+                       {.advice = "There are: local, hosts, slurm, kubernetes, attached."});
   if (!spec.source.empty() && !use_source(folders, spec.source))
     throw InvalidInput(fmt::format("the source {} is not there", spec.source),
                        {.advice = "Send it first: PUT /v1/sources/SHA256"});

@@ -40,6 +40,8 @@ Command events_command();
 Command top_command();
 // `cohort open [JOB]`: a link that signs a browser in and shows the page, or a job of it.
 Command open_command();
+// `cohort attach RUN`: shows a run that was started without the service in its page.
+Command attach_command();
 // `cohort token create|list|remove|rotate`: who may use a shared service.
 Command token_command();
 // `cohort job check FILE`: is the description right, and what becomes of it on this machine?

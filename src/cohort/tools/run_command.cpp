@@ -10,6 +10,7 @@
 #include "cohort/launch/plan/plan.h"
 #include "cohort/launch/supervise/supervisor.h"
 #include "cohort/tools/commands.h"
+#include "cohort/tools/dashboard_process.h"
 #include "cohort/tools/host_options.h"
 #include "cohort/tools/run_file.h"
 
@@ -123,6 +124,9 @@ void declare_options(CLI::App& app, RunArguments& arguments) {
       ->take_all()
       ->type_name("TASK")
       ->group("Output");
+  app.add_flag("--dashboard", arguments.dashboard,
+               "Show this run in the page of your own service, and print a link to it")
+      ->group("Output");
   app.add_flag("-q,--quiet", job.quiet, "Say nothing while all is well")->group("Output");
 
   add_choice(app, "--success", job.success, launch::kSuccessPolicies,
@@ -195,7 +199,12 @@ int run_job(const RunWords& words) {
     print_dry_run(arguments.job, environment);
     return 0;
   }
-  return launch::Supervisor(arguments.job, environment, to_json(words)).run();
+  // Before the supervisor, which would count it among the job's processes.
+  std::optional<DashboardProcess> dashboard;
+  if (arguments.dashboard) dashboard.emplace();
+  launch::Supervisor supervisor(arguments.job, environment, to_json(words));
+  if (dashboard) dashboard->show(supervisor.output());
+  return supervisor.run();
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ struct RunArguments {
   ElasticArguments elastic;
   std::string config;
   bool dry_run = false;
+  bool dashboard = false;
 };
 
 // Declares the options of `cohort run`; parsing writes into `arguments`, which must outlive `app`.

@@ -77,7 +77,7 @@ void require_this_machine(const JobSpec& spec) {
 jobspec::KnownOptions known_run_options() {
   const DeclaredCommand run(run_command());
   jobspec::KnownOptions known{long_option_names(*run.app)};
-  std::erase(known.names, "config");
+  for (const char* of_one_run : {"config", "dashboard"}) std::erase(known.names, of_one_run);
   std::erase(known.names, "help");
   return known;
 }

@@ -30,6 +30,8 @@ class Supervisor {
   Supervisor(JobOptions options, const cluster::Environment& environment, std::string words);
   ~Supervisor();
 
+  const std::filesystem::path& output() const { return folder_.path(); }
+
   // Returns the exit code for the launcher: 0, the first failing task's (128 + signal), or
   // 128 + signal when the launcher was told to stop.
   int run();

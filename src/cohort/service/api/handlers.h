@@ -34,6 +34,10 @@ HttpResponse resume_job(ApiRequest& request);
 HttpResponse scale_job(ApiRequest& request);
 HttpResponse pin_job(ApiRequest& request);
 
+// history_handlers.cpp
+HttpResponse get_failure(ApiRequest& request);
+HttpResponse get_timeline(ApiRequest& request);
+
 // job_detail_handlers.cpp
 HttpResponse get_job(ApiRequest& request);
 

@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/base/text.h"
+#include "cohort/engine/attached_engine.h"
+#include "cohort/engine/attempt_history.h"
 #include "cohort/service/api/answer_later.h"
 #include "cohort/service/api/handlers.h"
 #include "cohort/service/api/json_rows.h"
@@ -43,7 +45,11 @@ jobspec::JobSpec asked_spec(const ApiRequest& request, const Json& body) {
   const auto spec = body.find("spec");
   if (spec == body.end() || !spec->is_object())
     throw ApiError(400, "spec is missing: the description of the job, an object");
-  return jobspec::spec_from_json(dumped(*spec), request.context.options);
+  auto asked = jobspec::spec_from_json(dumped(*spec), request.context.options);
+  // It shows what lies in any folder of the service's user.
+  if (asked.engine == engine::AttachedEngine::kName && request.caller.role != UserRole::admin)
+    throw ApiError(403, fmt::format("engine '{}' needs the role admin", asked.engine));
+  return asked;
 }
 
 // What is kept as JSON of this version's own writing.
@@ -76,6 +82,17 @@ Json latest_json(RunStore& store, const JobRow& row) {
                       {"spark", std::move(spark)}};
   }
   return json;
+}
+
+void add_usage(const engine::TaskUsage& usage, Json& task) {
+  const auto or_null = [](const auto& value) { return value ? Json(*value) : Json(); };
+  const auto text = [](const std::string& value) { return value.empty() ? Json() : Json(value); };
+  task["pid"] = usage.pid > 0 ? Json(usage.pid) : Json();
+  task["started"] = text(usage.started);
+  task["ended"] = text(usage.ended);
+  task["cpu_seconds"] = or_null(usage.cpu_seconds);
+  task["memory"] = or_null(usage.memory);
+  task["step"] = or_null(usage.step);
 }
 
 // The caller's own job among several that fit.
@@ -184,13 +201,24 @@ HttpResponse check_job(ApiRequest& request) {
 }
 
 HttpResponse list_tasks(ApiRequest& request) {
-  request.query.require_only({"attempt"});
+  request.query.require_only({"attempt", "usage"});
   const JobRow row = seen_job(request);
   const int attempt = asked_attempt(request, row);
   Json tasks = Json::array();
   for (const TaskRow& task : request.context.store.tasks(row.id, attempt))
     tasks.push_back(task_json(task));
-  return json_response(200, dumped({{"attempt", attempt}, {"tasks", std::move(tasks)}}));
+  if (request.query.number("usage", 0, 0, 1) == 0)
+    return json_response(200, dumped({{"attempt", attempt}, {"tasks", std::move(tasks)}}));
+  return answer_later(
+      request.context.background, request.http.wake,
+      [folder = engine::AttemptFolder{request.context.folders.attempt(row.id, attempt)}] {
+        return engine::read_usage(folder);
+      },
+      [attempt, tasks = std::move(tasks)](std::map<std::string, engine::TaskUsage> used) {
+        Json list = tasks;
+        for (Json& task : list) add_usage(used[task["name"].get<std::string>()], task);
+        return json_response(200, dumped({{"attempt", attempt}, {"tasks", std::move(list)}}));
+      });
 }
 
 HttpResponse delete_job(ApiRequest& request) {

@@ -15,6 +15,8 @@ const std::vector<Route>& api_routes() {
       {"GET", "/v1/jobs/{job}", viewer, get_job},
       {"DELETE", "/v1/jobs/{job}", user, delete_job},
       {"GET", "/v1/jobs/{job}/tasks", viewer, list_tasks},
+      {"GET", "/v1/jobs/{job}/failure", viewer, get_failure},
+      {"GET", "/v1/jobs/{job}/timeline", viewer, get_timeline},
       {"POST", "/v1/jobs/{job}/stop", user, stop_job},
       {"POST", "/v1/jobs/{job}/resume", user, resume_job},
       {"POST", "/v1/jobs/{job}/scale", user, scale_job},

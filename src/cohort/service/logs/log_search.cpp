@@ -168,7 +168,8 @@ LogSearch::LogSearch(const std::string& text, Options options) {
   how.set_never_nl(true);
   expression_ = std::make_unique<RE2>(options.is_regex ? std::string(kLines) + text : text, how);
   if (!expression_->ok())
-    throw ApiError(400, fmt::format("q is no regular expression: {}", expression_error(*expression_)),
+    throw ApiError(400,
+                   fmt::format("q is no regular expression: {}", expression_error(*expression_)),
                    {.advice = "It is one of RE2, or plain text without regex=1."});
 }
 

@@ -40,7 +40,8 @@ TEST(Tokens, AnIdIsAnArgumentOfACommand) {
   for (int i = 0; i < 300; ++i)
     EXPECT_THAT(tokens.create("ada", UserRole::user, 1).row.id,
                 testing::MatchesRegex("[0-9a-f]{12}"));
-  store.database().execute("UPDATE tokens SET id = '-_Ab3dEf' WHERE id = (SELECT min(id) FROM tokens)");
+  store.database().execute(
+      "UPDATE tokens SET id = '-_Ab3dEf' WHERE id = (SELECT min(id) FROM tokens)");
   EXPECT_TRUE(tokens.find(tokens.rotate("-_Ab3dEf").secret));  // an id of those times still works
 }
 
