@@ -125,6 +125,40 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/jobs/{job}/failure": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Why a job failed: the root cause, as its launcher reports it. */
+        get: operations["get_failure"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/jobs/{job}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What happened to a job and its tasks, oldest first. */
+        get: operations["get_timeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/jobs/{job}/stop": {
         parameters: {
             query?: never;
@@ -683,6 +717,49 @@ export interface components {
             state: string;
             exit_code: number | null;
             restarts: number;
+            /** @description This and the next: only with usage=1. null: not known. */
+            pid?: number | null;
+            /** Format: date-time */
+            started?: string | null;
+            /** Format: date-time */
+            ended?: string | null;
+            /** @description Processor time of its processes so far, on the service's machine. */
+            cpu_seconds?: number | null;
+            /** @description Resident bytes of the same. */
+            memory?: number | null;
+            /** @description Of a member of an elastic job. */
+            step?: number | null;
+        };
+        Failure: {
+            /** @description worker:1; empty: none was named. */
+            task: string;
+            host: string;
+            /** @description exit code 1, SIGKILL */
+            how: string;
+            /** @description The whole story in one line. */
+            summary: string;
+            /** @description The last that the task printed. */
+            lines: string[];
+            /** @description How the other tasks ended. */
+            collateral: string[];
+            /** @description Evidence that memory ran out; empty: none. */
+            memory: string;
+            advice: string;
+            log: {
+                task: string;
+                attempt: number;
+            };
+        };
+        Timeline: {
+            entries: {
+                /** Format: date-time */
+                time: string;
+                /** @description An event's kind; task_started, task_ended, view, trains, evicted, dismissed, refused, waiting, over, failed, checkpoint, evaluation. */
+                kind: string;
+                /** @description Empty: the job. */
+                task: string;
+                text: string;
+            }[];
         };
         JobPage: {
             jobs: components["schemas"]["ListedJob"][];
@@ -1160,6 +1237,8 @@ export interface operations {
             query?: {
                 /** @description The newest unless given. */
                 attempt?: components["parameters"]["attempt"];
+                /** @description 1: with what each task uses now. */
+                usage?: number;
             };
             header?: never;
             path: {
@@ -1177,6 +1256,56 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Tasks"];
+                };
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
+    get_failure: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An id, the beginning of one while no other begins so, or a job's name that no other has. */
+                job: components["parameters"]["job"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The report. A job that has not failed: 404. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Failure"];
+                };
+            };
+            "4XX": components["responses"]["Error"];
+            "5XX": components["responses"]["Error"];
+        };
+    };
+    get_timeline: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description An id, the beginning of one while no other begins so, or a job's name that no other has. */
+                job: components["parameters"]["job"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The entries. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Timeline"];
                 };
             };
             "4XX": components["responses"]["Error"];
