@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Metric } from '../src/api/types';
 import { course_of, main_curve, rate_curve, short_name, with_last, with_metrics } from '../src/job/course';
-import { course_geometry } from '../src/job/course_geometry';
+import { course_geometry, entry_sentence } from '../src/job/course_geometry';
 import { allowed_actions, elastic_range } from '../src/job/job_rules';
 
 function metric(id: number, value: number | null, name = 'loss'): Metric {
@@ -64,6 +64,18 @@ describe('course_geometry', () => {
 
   it('draws nothing out of one point', () => {
     expect(course_geometry({ ...curve, time: [0], value: [1] }, [], 300, 100)).toBeNull();
+  });
+});
+
+describe('entry_sentence', () => {
+  const entry = (kind: string, task: string, text: string) => entry_sentence({ time: '', kind, task, text });
+
+  it('says whose it is and what it is, once', () => {
+    expect(entry('task_ended', 'worker:1', 'SIGKILL')).toBe('worker:1 ended: SIGKILL');
+    expect(entry('checkpoint', '', 'step-00000100')).toBe('checkpoint step-00000100');
+    expect(entry('view', '', 'view 2: worker:1 joined')).toBe('view 2: worker:1 joined');
+    expect(entry('note', 'worker:1', 'worker:1 waits')).toBe('worker:1 waits');
+    expect(entry('started', '', '')).toBe('started');
   });
 });
 

@@ -19,6 +19,13 @@ export interface CourseGeometry {
 
 const kMarked = ['view', 'evicted', 'dismissed', 'task_ended', 'scaled'];
 
+/** What an entry of the timeline tells, with its task and, where the text alone does not say it, its kind. */
+export function entry_sentence(entry: TimelineEntry): string {
+  const kind = { checkpoint: 'checkpoint', evaluation: 'evaluation', task_ended: 'ended:' }[entry.kind] ?? '';
+  const parts = [entry.text.includes(entry.task) ? '' : entry.task, entry.text.includes(kind) ? '' : kind, entry.text || entry.kind];
+  return parts.filter((part) => part !== '').join(' ');
+}
+
 /** True for what changes who takes part: worth a mark on the curve. */
 export function is_marked(kind: string): boolean {
   return kMarked.includes(kind);

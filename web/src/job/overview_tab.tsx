@@ -7,7 +7,7 @@ import { job_address } from '../router';
 import { Link } from '../ui/link';
 import { usePolled } from '../ui/use_polled';
 import { main_curve, type Course } from './course';
-import { course_geometry, is_marked } from './course_geometry';
+import { course_geometry, entry_sentence, is_marked } from './course_geometry';
 import { TaskGrid } from './task_grid';
 
 const kWidth = 1000;
@@ -46,11 +46,6 @@ function CourseChart({ course, entries }: { course: Course; entries: readonly Ti
   );
 }
 
-function entry_text(entry: TimelineEntry): string {
-  const text = entry.text || entry.kind;
-  return entry.task === '' || text.includes(entry.task) ? text : `${entry.task} ${text}`;
-}
-
 function LastEvents({ job, entries }: { job: JobDetail; entries: readonly TimelineEntry[] }) {
   if (entries.length === 0) return null;
   return (
@@ -68,7 +63,7 @@ function LastEvents({ job, entries }: { job: JobDetail; entries: readonly Timeli
               <time class="number quiet-text" dateTime={entry.time}>
                 {format_time(entry.time).slice(11)}
               </time>
-              <span>{entry_text(entry)}</span>
+              <span>{entry_sentence(entry)}</span>
             </li>
           ))}
       </ol>
