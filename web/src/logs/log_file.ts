@@ -24,7 +24,7 @@ export interface LogSource {
 
 const kPiece = 1 << 20;
 const kMostBlockBytes = 32 << 20; // of one block; what lies behind is not shown
-const kMostCached = 24 << 20;
+const kMostCached = 4 << 20; // characters of all blocks
 
 export interface StyledLine extends Line {
   from: Style; // the colours in which it begins, as those before it in its block left them
