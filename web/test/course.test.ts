@@ -53,9 +53,16 @@ describe('course_geometry', () => {
     const entries = [
       { time: new Date(1500).toISOString(), kind: 'view', task: '', text: 'view 2' },
       { time: new Date(1500).toISOString(), kind: 'checkpoint', task: '', text: 'kept' },
-      { time: new Date(9000).toISOString(), kind: 'view', task: '', text: 'later than the curve' },
+      { time: new Date(900_000).toISOString(), kind: 'view', task: '', text: 'long after the curve' },
     ];
     expect(course_geometry(curve, entries, 300, 100)?.marks).toEqual([{ x: 150, kind: 'view', text: 'view 2' }]);
+  });
+
+  it('makes room for what happened a moment ago', () => {
+    const entries = [{ time: new Date(6000).toISOString(), kind: 'evicted', task: 'worker:1', text: 'killed' }];
+    const geometry = course_geometry(curve, entries, 300, 100);
+    expect(geometry?.marks[0]?.x).toBe(300);
+    expect(geometry?.lines[0]).toMatch(/^100.0,.* 150.0,/);
   });
 
   it('leaves a gap where a value was not finite', () => {

@@ -17,6 +17,7 @@ export interface CourseGeometry {
   end: number;
 }
 
+const kAheadMs = 120_000;
 const kMarked = ['view', 'evicted', 'dismissed', 'task_ended', 'scaled'];
 
 /** What an entry of the timeline tells, with its task and, where the text alone does not say it, its kind. */
@@ -49,8 +50,11 @@ export function course_geometry(
 ): CourseGeometry | null {
   const finite = curve.value.filter((value): value is number => value !== null && Number.isFinite(value));
   const begin = curve.time[0];
-  const end = curve.time.at(-1);
-  if (finite.length < 2 || begin === undefined || end === undefined || end <= begin) return null;
+  const last = curve.time.at(-1);
+  if (finite.length < 2 || begin === undefined || last === undefined || last <= begin) return null;
+  const marked = entries.filter((entry) => is_marked(entry.kind)).map((entry) => ({ ...entry, at: Date.parse(entry.time) }));
+  // A change is seen at once, before the curve has got there.
+  const end = Math.max(last, ...marked.map((entry) => entry.at).filter((at) => at < last + kAheadMs));
   const [low, high] = bounds(finite);
   const x_of = (time: number): number => ((time - begin) / (end - begin)) * width;
   const y_of = (value: number): number => Math.max(0, Math.min(height, ((high - value) / (high - low)) * (height - 4) + 2));
@@ -65,9 +69,8 @@ export function course_geometry(
     else line.push(`${x_of(curve.time[index] ?? begin).toFixed(1)},${y_of(value).toFixed(1)}`);
   });
   finish();
-  const marks = entries
-    .filter((entry) => is_marked(entry.kind))
-    .map((entry) => ({ x: x_of(Date.parse(entry.time)), kind: entry.kind, text: entry.text }))
+  const marks = marked
+    .map((entry) => ({ x: x_of(entry.at), kind: entry.kind, text: entry.text }))
     .filter((mark) => mark.x >= 0 && mark.x <= width);
   return { lines, marks, low, high, begin, end };
 }

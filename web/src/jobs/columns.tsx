@@ -95,7 +95,7 @@ export function job_columns({ sort, on_sort, now, selected, toggle, toggle_all, 
     { id: 'name', ...sortable('name', 'Job'), cell: (job) => <NameCell job={job} /> },
     { id: 'user', ...sortable('user', 'Owner'), cell: (job) => job.user },
     { id: 'engine', ...sortable('engine', 'Engine'), cell: (job) => job.engine },
-    { id: 'tasks', ...sortable('tasks', 'Tasks'), cell: (job) => <span class="number">{job.tasks ?? job.instances}</span> },
+    { id: 'tasks', ...sortable('tasks', 'Tasks'), cell: (job) => <span class="number">{job.tasks || job.instances || ''}</span> },
     { id: 'progress', ...sortable('progress', 'Progress'), cell: (job) => <ProgressCell job={job} now={now} /> },
     { id: 'metric', ...sortable('metric', 'Metric'), cell: (job) => <MetricCell job={job} /> },
     {
