@@ -3,11 +3,11 @@
 // usage: walk_test.mjs MEMBER_PROGRAM
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { axe_violations, Browser, shoot } from './browser.mjs';
 import { chart_value, overflows, rows, shows_line } from './person.mjs';
-import { Service, source, until } from './service.mjs';
+import { bin, Service, source, until } from './service.mjs';
 
 const member_program = process.argv.slice(2).find((word) => !word.startsWith('-')) ?? join(source, 'build/tests/member_program');
 const kProgram = (name, ...words) => ['python3', join(source, 'tests/page/programs', name), ...words.map(String)];
@@ -158,6 +158,27 @@ test('runs are compared: what is different, and curves over each other', async (
   const row = page.getByRole('row', { name: /hyperparameters\.depth/ });
   assert.deepEqual(await row.getByRole('cell').allTextContents(), ['18', '50']);
   await until('curves', async () => (await page.locator('figure[aria-label="Chart of loss"] dd').count()) === 2);
+});
+
+test('a C++ program with one worker and with two ends with the same bits, and the page shows it', async (t) => {
+  const mnist = join(bin, 'mnist');
+  const data = '/usr/share/datasets/fashion-mnist';
+  if (!existsSync(mnist) || !existsSync(data)) return t.skip('no bin/mnist, or no data set');
+  const program = [mnist, '--data_dir', data, '--max_steps', '20', '--virtual_shards', '4', '--trace'];
+  const jobs = [];
+  for (const count of [1, 2]) jobs.push(await service.submit(program, { name: `mnist-${count}`, instance_count: count, cores: 1 }));
+  for (const job of jobs) await service.reaches(job, 'succeeded');
+  await open(`/compare?job=${jobs[0]}&job=${jobs[1]}`, 'Compare');
+  await page.getByText('The same bits').waitFor();
+  await shoot(page, 'same-bits-light');
+  await open(`/jobs/${jobs[1]}/timeline`, 'mnist-2');
+  const trace = page.waitForEvent('download');
+  await page.getByRole('link', { name: /trace\.json/ }).click();
+  assert.ok(JSON.parse(readFileSync(await (await trace).path(), 'utf8')));
+  await open(`/jobs/${jobs[1]}/logs`, 'mnist-2');
+  const log = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Download the log of worker:0' }).click();
+  assert.match(readFileSync(await (await log).path(), 'utf8'), /^weights [0-9a-f]+$/m);
 });
 
 test('a token that is taken away: the page asks to sign in and goes on where it was', async () => {

@@ -72,11 +72,12 @@ describe('tables for charts', () => {
   });
 });
 
-test('names in groups, numbers as numbers', () => {
-  const names = ['loss', 'val/b', 'train/layer10', 'train/layer2', '/odd'].sort(by_name);
+test('names in groups, losses first, numbers as numbers', () => {
+  const names = ['a', 'loss', 'speed/x', 'speed/y', 'val/b', 'train/layer10', 'train/layer2', 'train/accuracy', 'train/loss', '/odd'].sort(by_name);
   expect(groups_of(names)).toEqual([
-    { group: '', names: ['/odd', 'loss', 'val/b'] },
-    { group: 'train', names: ['train/layer2', 'train/layer10'] },
+    { group: '', names: ['loss', '/odd', 'a', 'val/b'] },
+    { group: 'train', names: ['train/loss', 'train/accuracy', 'train/layer2', 'train/layer10'] },
+    { group: 'speed', names: ['speed/x', 'speed/y'] },
   ]);
 });
 

@@ -148,9 +148,14 @@ export class Board {
   }
 }
 
+// What people look for first: losses, then accuracies.
+function rank(name: string): number {
+  return /loss/i.test(name) ? 0 : /acc/i.test(name) ? 1 : 2;
+}
+
 // Numbers in names count as numbers: layer 2 before layer 10.
 export function by_name(a: string, b: string): number {
-  return a.localeCompare(b, 'en', { numeric: true });
+  return rank(a) - rank(b) || a.localeCompare(b, 'en', { numeric: true });
 }
 
 // "train/loss" belongs to "train" where others do; the rest stands together, first.
@@ -163,5 +168,6 @@ export function groups_of(names: readonly string[]): { group: string; names: str
     const group = counts.get(prefix(name))! > 1 ? prefix(name) : '';
     groups.set(group, [...(groups.get(group) ?? []), name]);
   }
-  return [...groups].sort(([a], [b]) => (a === '' ? -1 : b === '' ? 1 : by_name(a, b))).map(([group, list]) => ({ group, names: list }));
+  const place = ([group, list]: [string, string[]]): number => (group === '' ? -1 : Math.min(...list.map(rank)));
+  return [...groups].sort((a, b) => place(a) - place(b) || by_name(a[0], b[0])).map(([group, list]) => ({ group, names: list }));
 }

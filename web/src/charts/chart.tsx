@@ -264,7 +264,7 @@ class Drawing {
       bands,
       scales: { x: { time: axis === 'clock' }, y: { distr: log ? 3 : 1 } },
       axes: [
-        { ...axes, ...(axis === 'clock' ? {} : { values: (_: uPlot, at: number[]) => at.map((value) => x_label(value, axis)) }) },
+        { ...axes, size: axis === 'clock' ? 44 : 28, ...(axis === 'clock' ? {} : { values: (_: uPlot, at: number[]) => at.map((value) => x_label(value, axis)) }) },
         { ...axes, size: 62, values: (_, at) => at.map((value) => (value == null ? '' : format_value(value))) },
       ],
       cursor: {

@@ -53,7 +53,7 @@ export function ComparePage({ jobs }: { jobs: readonly string[] }) {
 
 function Compared({ jobs, ids }: { jobs: readonly JobDetail[]; ids: readonly string[] }) {
   const [all, set_all] = useState(false);
-  const rows = differences(jobs.map((job) => job.resolved ?? job.spec));
+  const rows = differences(jobs.map((job) => ({ ...job.spec, name: undefined, engine: job.engine })));
   const shown = rows.filter((row) => all || !row.same);
   const same = rows.filter((row) => row.same).length;
   const weights = compare_weights(jobs.map((job) => job.weights));

@@ -33,7 +33,7 @@ function flatten(value: unknown, name: string, depth: number, into: Map<string, 
     for (const [key, inner] of Object.entries(value)) flatten(inner, name === '' ? key : `${name}.${key}`, depth + 1, into);
     return;
   }
-  if (name !== '') into.set(name, typeof value === 'string' ? value : JSON.stringify(value));
+  if (name !== '' && value !== undefined) into.set(name, typeof value === 'string' ? value : JSON.stringify(value));
 }
 
 export type Weights = 'same' | 'different' | 'unknown';

@@ -192,11 +192,12 @@ interface PaneHeaderProps extends LogPaneProps {
 function PaneHeader({ tasks, task, on_task, on_close, served, file, search, current, step }: PaneHeaderProps) {
   const save = async (): Promise<void> => {
     try {
-      const address = await served?.address();
-      if (!address) return tell('This log is not among the files of the job.', 'error');
+      const files = (await served?.files()) ?? [];
+      if (files.length === 0) return tell('This log is not among the files of the job.', 'error');
+      if (files.length > 1) return void show_dialog(`Log of ${task}`, () => <LogFiles files={files} />);
       const link = document.createElement('a');
-      link.href = address;
-      link.download = '';
+      link.href = files[0]!.address;
+      link.download = files[0]!.name;
       link.click();
     } catch (error) {
       tell_error(error);
@@ -225,6 +226,20 @@ function PaneHeader({ tasks, task, on_task, on_close, served, file, search, curr
         </Button>
       ) : null}
     </header>
+  );
+}
+
+function LogFiles({ files }: { files: readonly { address: string; name: string; bytes: number }[] }) {
+  return (
+    <ul class="picker">
+      {files.map(({ address, name, bytes }) => (
+        <li key={name}>
+          <a class="button" href={address} download={name}>
+            {name} ({format_bytes(bytes)})
+          </a>
+        </li>
+      ))}
+    </ul>
   );
 }
 

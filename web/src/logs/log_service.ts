@@ -35,14 +35,15 @@ export class ServedLog implements LogSource {
     return Math.max(0, Number(response.headers.get('Cohort-Next-Offset') ?? 0) - read);
   }
 
-  // Where a browser saves the whole log from; null where it is not among the job's files.
-  async address(): Promise<string | null> {
+  // The log as files: one, or one for each time that the task was started again.
+  async files(): Promise<{ address: string; name: string; bytes: number }[]> {
     const { files } = await get_json<{ files: StoredFile[] }>(job_path(this.job, 'files'));
     const stem = this.task.replace(':', '-');
-    const found = files.find(
-      ({ path }) => path.startsWith(`logs/${this.attempt}/`) && path.replace(/^.*\//, '').replace(/\.\w+$/, '') === stem,
-    );
-    return found ? job_path(this.job, 'files', found.path) : null;
+    return files.flatMap(({ path, bytes }) => {
+      const name = path.replace(/^.*\//, '');
+      const is_own = path.startsWith(`logs/${this.attempt}/`) && (name.startsWith(`${stem}.`) || name === stem);
+      return is_own ? [{ address: job_path(this.job, 'files', path), name, bytes }] : [];
+    });
   }
 
   private which(): { task: string; attempt: number } {
