@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Metric } from '../src/api/types';
+import type { JobState, Metric } from '../src/api/types';
 import { course_of, main_curve, rate_curve, short_name, with_last, with_metrics } from '../src/job/course';
 import { course_geometry, entry_sentence } from '../src/job/course_geometry';
 import { allowed_actions, elastic_range } from '../src/job/job_rules';
@@ -88,10 +88,16 @@ describe('entry_sentence', () => {
 
 describe('what a job allows', () => {
   it('follows its state', () => {
-    expect(allowed_actions({ state: 'running', spec: { elastic: { min: 1, max: 4 } } })).toEqual({ stop: true, resume: false, scale: true, remove: false });
-    expect(allowed_actions({ state: 'running', spec: {} }).scale).toBe(false);
-    expect(allowed_actions({ state: 'failed', spec: {} })).toEqual({ stop: false, resume: true, scale: false, remove: true });
-    expect(allowed_actions({ state: 'succeeded', spec: {} }).resume).toBe(false);
+    const actions = (state: JobState, spec = {}, engine = 'local') => {
+      const allowed = Object.entries(allowed_actions({ state, spec, engine }));
+      return allowed.flatMap(([name, is_allowed]) => (is_allowed ? [name] : [])).join(' ');
+    };
+    expect(actions('running', { elastic: { min: 1, max: 4 } })).toBe('stop scale clone');
+    expect(actions('running')).toBe('stop clone');
+    expect(actions('stopping')).toBe('clone');
+    expect(actions('failed')).toBe('resume clone remove');
+    expect(actions('succeeded')).toBe('clone remove');
+    expect(actions('failed', {}, 'attached')).toBe('remove');
     expect(elastic_range({ elastic: 'yes' })).toBeNull();
   });
 });

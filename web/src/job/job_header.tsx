@@ -26,7 +26,7 @@ function Actions({ job, refresh }: { job: JobDetail; refresh: () => void }) {
         </Button>
       )}
       {allowed.scale && <Button onClick={() => then_refresh(scale_job(job))}>Scale</Button>}
-      <Button onClick={() => void clone_job(job)}>Clone</Button>
+      {allowed.clone && <Button onClick={() => void clone_job(job)}>Clone</Button>}
       <Button onClick={() => void download_job(job)}>Download</Button>
       <Button onClick={() => then_refresh(pin_job(job))}>{job.pinned ? 'Unpin' : 'Pin'}</Button>
       {allowed.remove && (

@@ -77,7 +77,7 @@ export function JobPage({ id, tab }: { id: string; tab: Tab }) {
   return (
     <main class="job stack">
       <JobHeader job={job} course={course} refresh={refresh} />
-      {job.state === 'failed' && <FailurePanel job={job} />}
+      {job.state === 'failed' && <FailurePanel job={job} brief={tab !== 'overview'} />}
       <Tabs items={items} current={tab} label="Parts of this job" />
       <TabBody job={job} tab={tab} course={course} events={events} />
     </main>

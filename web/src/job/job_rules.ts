@@ -13,14 +13,18 @@ export interface AllowedActions {
   stop: boolean;
   resume: boolean;
   scale: boolean;
+  clone: boolean;
   remove: boolean;
 }
 
-export function allowed_actions(job: Pick<JobDetail, 'state' | 'spec'>): AllowedActions {
+/** A run of `cohort run` that the service only shows (engine "attached") was not submitted, so that it cannot be again. */
+export function allowed_actions(job: Pick<JobDetail, 'state' | 'spec' | 'engine'>): AllowedActions {
+  const submitted = job.engine !== 'attached';
   return {
     stop: !has_ended(job.state) && job.state !== 'stopping',
-    resume: job.state === 'failed' || job.state === 'stopped',
+    resume: submitted && (job.state === 'failed' || job.state === 'stopped'),
     scale: job.state === 'running' && elastic_range(job.spec) !== null,
+    clone: submitted,
     remove: has_ended(job.state),
   };
 }
