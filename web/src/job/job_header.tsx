@@ -1,4 +1,5 @@
 import type { ComponentChildren } from 'preact';
+import { with_query } from '../api/client';
 import type { JobDetail } from '../api/types';
 import { format_duration, format_time, format_value, plural, seconds_between } from '../format';
 import { StateBadge, Tag } from '../ui/badge';
@@ -86,7 +87,7 @@ export function JobHeader({ job, course, refresh }: { job: JobDetail; course: Co
       <p class="job-facts quiet-text">
         <span class="mono">{job.id}</span>
         <span>
-          by <Link href={`/?user=${encodeURIComponent(job.user)}`}>{job.user}</Link>
+          by <Link href={with_query('/', { user: job.user })}>{job.user}</Link>
         </span>
         <span>on {job.engine}</span>
         <span>queue {job.queue}</span>

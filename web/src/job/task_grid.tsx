@@ -54,7 +54,8 @@ function Tile({ task, density, slow, restarted, chosen, choose }: TileProps) {
         <>
           <span class="tile-state">{restarted ? 'started again' : (slow ?? task.state)}</span>
           <span class="tile-use number">
-            {typeof task.step === 'number' ? `step ${task.step}` : task.host}
+            {task.host}
+            {typeof task.step === 'number' ? ` · step ${task.step}` : ''}
             {task.restarts > 0 ? ` · ${plural(task.restarts, 'restart')}` : ''}
           </span>
           <span class="tile-use number">{use_text(task) || ' '}</span>

@@ -1,4 +1,5 @@
 // Columns of the list of jobs.
+import { with_query } from '../api/client';
 import type { Job } from '../api/types';
 import { format_age, format_duration, format_time, format_value, seconds_between } from '../format';
 import { job_address } from '../router';
@@ -93,7 +94,7 @@ export function job_columns({ sort, on_sort, now, selected, toggle, toggle_all, 
     },
     { id: 'state', ...sortable('state', 'State'), cell: (job) => <StateBadge state={job.state} /> },
     { id: 'name', ...sortable('name', 'Job'), cell: (job) => <NameCell job={job} /> },
-    { id: 'user', ...sortable('user', 'Owner'), cell: (job) => job.user },
+    { id: 'user', ...sortable('user', 'Owner'), cell: (job) => <Link href={with_query('/', { user: job.user })}>{job.user}</Link> },
     { id: 'engine', ...sortable('engine', 'Engine'), cell: (job) => job.engine },
     { id: 'tasks', ...sortable('tasks', 'Tasks'), cell: (job) => <span class="number">{job.tasks || job.instances || ''}</span> },
     { id: 'progress', ...sortable('progress', 'Progress'), cell: (job) => <ProgressCell job={job} now={now} /> },

@@ -75,7 +75,6 @@ export function DialogHost() {
         event.preventDefault();
         dialog.resolve(null);
       }}
-      onClick={(event) => event.target === element.current && dialog.resolve(null)}
     >
       <div class="dialog-inside">
         <h2 id="dialog-title">{dialog.title}</h2>
