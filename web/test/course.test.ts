@@ -43,6 +43,7 @@ describe('metrics of the header', () => {
     expect(rate_curve(course({ 'samples/s': 1 }))?.name).toBe('samples/s');
     expect(rate_curve(course({ samples: 1, resamples_per_s: 1 }))).toBeNull();
     expect(short_name('speed/samples_per_second')).toBe('samples per second');
+    expect(['samples/s', 'tokens/sec', 'loss', 'a/'].map(short_name)).toEqual(['samples/s', 'tokens/sec', 'loss', 'a/']);
   });
 });
 

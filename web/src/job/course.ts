@@ -93,7 +93,8 @@ export function rate_curve(course: Course): Curve | null {
   return [...course.curves.values()].find((curve) => pattern.test(curve.name)) ?? null;
 }
 
-/** "speed/samples_per_second" -> "samples per second". */
+/** "speed/samples_per_second" -> "samples per second"; a slash that means "per" stays: "samples/s". */
 export function short_name(name: string): string {
-  return name.slice(name.lastIndexOf('/') + 1).replaceAll('_', ' ') || name;
+  const last = name.slice(name.lastIndexOf('/') + 1);
+  return (last.length < 3 || last === 'sec' || last === 'second' ? name : last).replaceAll('_', ' ');
 }
