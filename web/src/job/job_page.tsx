@@ -18,6 +18,9 @@ import { OverviewTab } from './overview_tab';
 import { useCourse } from './use_course';
 import { useJob } from './use_job';
 
+/** Tabs that hold a stream of their own. */
+const kStreaming: readonly Tab[] = ['charts', 'logs'];
+
 function label_of(tab: Tab): string {
   return tab.charAt(0).toUpperCase() + tab.slice(1);
 }
@@ -57,7 +60,7 @@ function NoJob({ error }: { error: unknown }) {
 }
 
 export function JobPage({ id, tab }: { id: string; tab: Tab }) {
-  const { job, error, events, refresh } = useJob(id);
+  const { job, error, events, refresh } = useJob(id, !kStreaming.includes(tab));
   const course = useCourse(job);
   const step_tab = (by: number): void => {
     const next = kTabs[(kTabs.indexOf(tab) + by + kTabs.length) % kTabs.length];

@@ -12,20 +12,22 @@ export interface UsageReading {
   tasks: readonly Task[];
 }
 
-/** Processor seconds per second since `before`; null for a task that was not there, or was started anew, between them. */
-function cores_used(task: Task, now: number, before: UsageReading | null): number | null {
-  const old = before?.tasks.find((each) => each.name === task.name);
-  if (!before || !old || typeof task.cpu_seconds !== 'number' || typeof old.cpu_seconds !== 'number') return null;
-  const seconds = (now - before.time) / 1000;
+/** Processor seconds per second between two readings; null for a task that was not there, or was started anew, between them. */
+function cores_used(task: Task, old: Task | undefined, seconds: number): number | null {
+  if (!old || typeof task.cpu_seconds !== 'number' || typeof old.cpu_seconds !== 'number') return null;
   if (old.pid !== task.pid || seconds <= 0 || task.cpu_seconds < old.cpu_seconds) return null;
   return (task.cpu_seconds - old.cpu_seconds) / seconds;
 }
 
 /** The job's tasks with their use, where a reading has them. States are the job's: they are told by events, at once. */
 export function with_usage(tasks: readonly Task[], before: UsageReading | null, now: UsageReading | null): TaskInfo[] {
-  const known = new Map(now?.tasks.map((task) => [task.name, task]));
+  const by_name = (reading: UsageReading | null) => new Map(reading?.tasks.map((task) => [task.name, task]));
+  const known = by_name(now);
+  const known_before = by_name(before);
+  const seconds = ((now?.time ?? 0) - (before?.time ?? 0)) / 1000;
   return tasks.map((task) => {
     const used = known.get(task.name);
-    return now && used ? { ...used, ...task, cpu: cores_used(used, now.time, before) } : { ...task, cpu: null };
+    if (!used) return { ...task, cpu: null };
+    return { ...used, ...task, cpu: cores_used(used, known_before.get(task.name), seconds) };
   });
 }
