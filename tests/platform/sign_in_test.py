@@ -314,6 +314,26 @@ class Open(PageTest):
         self.assertEqual(unknown.returncode, 2, unknown.stderr)
         self.assertEqual(unknown.stdout, "")
 
+    def test_the_next_service_is_where_open_pages_look_for_it(self):
+        service = self.serve()
+        host, answer = self.follow(self.cohort("open", "--print").stdout.strip())
+        cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        service.stop()
+        service.process.stderr.close()
+        again = self.serve()
+        # It listens there when it has said where its socket is; unless another program was quicker.
+        try:
+            connection = http.client.HTTPConnection(host, timeout=PATIENCE)
+            connection.request("GET", "/v1/service", headers={"Cookie": cookie})
+            self.assertEqual(connection.getresponse().status, 200)
+            connection.close()
+        except (AssertionError, OSError, http.client.HTTPException):
+            self.end(again)
+            if any("is not at port" in line for line in again.errors):
+                self.skipTest("another program took the port meanwhile")
+            raise
+        self.assertTrue(self.cohort("open", "--print").stdout.startswith(f"http://{host}/login?"))
+
     def test_the_service_says_where_its_page_is(self):
         service = self.listening()
         self.assertEqual(service.process.stdout.readline(), f"page: {service.address}/ (to sign in: cohort open)\n")

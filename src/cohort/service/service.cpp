@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
@@ -27,6 +28,7 @@
 #include "cohort/service/jobs/source_unpacking.h"
 #include "cohort/service/metrics/log_metrics.h"
 #include "cohort/service/metrics/metrics_collector.h"
+#include "cohort/service/page/page_port.h"
 #include "cohort/service/service_root.h"
 #include "cohort/service/store/source_store.h"
 
@@ -194,11 +196,32 @@ struct Service::State {
     manager.start();
     collector.start();
     retention.start();
+    serve();
+    record.emplace(options.folders, socket, listens_at());
+  }
+
+  // Where browsers are signed in, their pages look for the port that they know.
+  void serve() {
+    const auto port = options.listen ? std::nullopt : last_page_port(options.folders);
+    if (port && Sessions(operations.store()).has_any()) {
+      auto with_page = listeners;
+      with_page.push_back({.bind = Endpoint::tcp(kLoopback, *port)});
+      try {
+        begin_server(with_page);
+        page_listener = with_page.size() - 1;
+      } catch (const SystemError& error) {
+        log::warning("the page is not at port {} any more: {}", *port, error.message());
+      }
+    }
+    if (!server) begin_server(listeners);
+    is_serving = true;
+  }
+
+  void begin_server(const std::vector<HttpListener>& at) {
     server.emplace(
-        listeners, "the service", api_limits(),
+        at, "the service", api_limits(),
         [this](const HttpRequest& request) { return api.handle(request); },
         [this](const HttpRequest& head) { return api.on_head(head); });
-    record.emplace(options.folders, socket, listens_at());
   }
 
   std::string listens_at() const {
@@ -208,12 +231,24 @@ struct Service::State {
                        Endpoint::tcp(host, server->port(1)).to_string());
   }
 
-  // On the server's thread.
+  // On the server's thread, which may be quicker than the one that makes the server.
   std::string page_address() {
+    if (!is_serving) throw TimeoutError("the service is starting", {.advice = "Try again."});
     if (options.listen) return listens_at();
-    if (!page_listener)
-      page_listener = server->listen({.bind = Endpoint::tcp(kLoopback, /*port=*/0)});
+    if (!page_listener) open_page_listener();
     return fmt::format("http://{}:{}", kLoopback, server->port(*page_listener));
+  }
+
+  void open_page_listener() {
+    const auto listen = [this](int port) {
+      page_listener = server->listen({.bind = Endpoint::tcp(kLoopback, port)});
+    };
+    try {
+      listen(last_page_port(options.folders).value_or(0));
+    } catch (const SystemError&) {  // another program has it now
+      listen(0);
+    }
+    keep_page_port(options.folders, server->port(*page_listener));
   }
 
   bool is_needed() const {
@@ -234,6 +269,7 @@ struct Service::State {
   std::optional<HttpServer> server;
   std::optional<ServiceRecord> record;
   std::optional<std::size_t> page_listener;  // opened when the page was first asked for
+  std::atomic<bool> is_serving = false;
 };
 
 Service::Service(ServiceOptions options) {

@@ -95,6 +95,19 @@ void add_usage(const engine::TaskUsage& usage, Json& task) {
   task["step"] = or_null(usage.step);
 }
 
+// A page of one job fewer than the filter's limit: the last one tells that more follow.
+std::string listed_jobs(RunStore& store, const JobFilter& filter, bool with_latest) {
+  auto rows = store.jobs(filter);
+  std::string next;
+  if (rows.size() == static_cast<std::size_t>(filter.limit)) {
+    rows.pop_back();
+    next = rows.back().id;
+  }
+  return page_json(rows, next, [&](const JobRow& row) {
+    return with_latest ? latest_json(store, row) : job_json(row);
+  });
+}
+
 // The caller's own job among several that fit.
 JobRow one_of_own(const ApiRequest& request, const std::string& named, const AmbiguousJob& error) {
   std::vector<std::string> fitting;
@@ -153,19 +166,16 @@ HttpResponse list_jobs(ApiRequest& request) {
   const bool sees_none =
       caller.role == UserRole::user && !filter.user.empty() && filter.user != caller.user;
   if (caller.role == UserRole::user) filter.user = caller.user;
-  auto rows = sees_none ? std::vector<JobRow>() : request.context.store.jobs(filter);
-  const bool is_last = rows.size() <= static_cast<std::size_t>(limit);
-  if (!is_last) rows.pop_back();
-  const std::string next = is_last ? "" : rows.back().id;
-  if (!query.flag("latest"))
-    return json_response(200,
-                         page_json(rows, next, [](const JobRow& row) { return job_json(row); }));
+  const bool with_latest = query.flag("latest");
+  if (sees_none) return json_response(200, page_json({}, "", job_json));
+  if (!with_latest && filter.text.empty())
+    return json_response(200, listed_jobs(request.context.store, filter, /*with_latest=*/false));
+  // A text is looked for in every job that there is, and metrics are many.
   return answer_later(
       request.context.background, request.http.wake,
-      [readers = request.context.readers, rows = std::move(rows), next] {
-        return readers->read([&](RunStore& store) {
-          return page_json(rows, next, [&](const JobRow& row) { return latest_json(store, row); });
-        });
+      [readers = request.context.readers, filter, with_latest] {
+        return readers->read(
+            [&](RunStore& store) { return listed_jobs(store, filter, with_latest); });
       },
       [](std::string json) { return json_response(200, std::move(json)); });
 }

@@ -65,6 +65,12 @@ std::optional<SessionOwner> Sessions::find_digest(const std::string& digest, Mil
   return owner;
 }
 
+bool Sessions::has_any(Millis now) const {
+  auto row = store_.database().prepare("SELECT EXISTS (SELECT 1 FROM sessions WHERE expires > ?1)");
+  row.bind(now);
+  return row.step() && row.integer(0) != 0;
+}
+
 void Sessions::end(std::string_view secret) {
   store_.database()
       .prepare("DELETE FROM sessions WHERE digest = ?1")

@@ -44,6 +44,7 @@ class Sessions {
   // The same of a secret that is not kept: by Tokens::digest().
   std::optional<SessionOwner> find_digest(const std::string& digest, Millis now = utc_now()) const;
   void end(std::string_view secret);
+  bool has_any(Millis now = utc_now()) const;  // that has not ended by its age
 
  private:
   static constexpr std::size_t kMostLinks = 1000;

@@ -55,6 +55,8 @@ TEST_F(SessionsTest, EndsAfterTwelveHoursOrWhenItIsSignedOut) {
   ASSERT_TRUE(sessions_.find(secret, 12 * kHour - 1));
   EXPECT_EQ(sessions_.find(secret, 0)->role, UserRole::admin);
   EXPECT_FALSE(sessions_.find(secret, 12 * kHour));
+  EXPECT_TRUE(sessions_.has_any(12 * kHour - 1));
+  EXPECT_FALSE(sessions_.has_any(12 * kHour));
   EXPECT_FALSE(sessions_.find("", 0));
   EXPECT_FALSE(sessions_.find(Tokens::digest(secret), 0));
   sessions_.end(secret);

@@ -143,6 +143,11 @@ TEST(RunStore, FiltersAndPages) {
   EXPECT_THAT(ids(store.jobs({.tag = "n"})).size(), 6u);
   EXPECT_THAT(ids(store.jobs({.tag = "n=4"})), ElementsAre("job4"));
   EXPECT_THAT(ids(store.jobs({.tag = "m"})), IsEmpty());
+  EXPECT_THAT(ids(store.jobs({.text = "JOB4"})), ElementsAre("job4"));
+  EXPECT_THAT(ids(store.jobs({.text = "Bo"})), ElementsAre("job5", "job3", "job1"));
+  EXPECT_THAT(ids(store.jobs({.text = "A=B"})).size(), 6u);  // the key of a tag
+  EXPECT_THAT(ids(store.jobs({.text = "X", .limit = 2})), ElementsAre("job5", "job4"));  // a value
+  EXPECT_THAT(ids(store.jobs({.text = "%"})), IsEmpty());
   EXPECT_THAT(ids(store.jobs({.states = {JobState::failed, JobState::queued}})),
               ElementsAre("job5", "job0"));
   EXPECT_THAT(ids(store.jobs({.states = {JobState::running, JobState::queued}, .limit = 0})),
