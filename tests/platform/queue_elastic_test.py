@@ -1,9 +1,9 @@
-"""An elastic job of a real service: it takes what is free, gives back what another job waits for, and takes it again."""
+"""The queue of a real service: what jobs hold and wait for; an elastic one takes what is free, and gives it back."""
 
 import time
 import unittest
 
-from api_service import BIN, PATIENCE, ServiceTest
+from api_service import BIN, PATIENCE, ServiceTest, check_answer
 
 MEMBER = str(BIN.parent / "tests" / "member_program")
 
@@ -32,6 +32,42 @@ class Elastic(ServiceTest):
         kinds = [event["kind"] for event in service.call("GET", f"/v1/jobs/{elastic}/events", headers={
             "Accept": "application/json"}).json()["events"]]
         self.assertEqual(kinds, ["submitted", "starting", "started", "scaled", "scaled", "scaled", "ended"])
+
+
+class Cluster(ServiceTest):
+    def cluster(self, service, token=None):
+        answer = service.call("GET", "/v1/cluster", token=token)
+        self.assertEqual(answer.status, 200, answer.body)
+        check_answer("GET", "/v1/cluster", answer)
+        return answer.json()
+
+    def test_says_who_holds_the_machine_and_who_waits_for_it_in_which_order(self):
+        service = self.serve("--cores", 3, "--listen", "127.0.0.1:0")
+        ada, bob = (service.call("POST", "/v1/tokens", {"user": name, "role": "user"}).json()["token"]
+                    for name in ("ada", "bob"))  # fmt: skip
+        holder = service.submit(["sleep", "600"], ada, name="holder", cores=2)
+        service.wait_until(holder, {"running"})
+        later = service.submit(["sleep", "600"], ada, name="later", cores=2)
+        sooner = service.submit(["sleep", "600"], ada, name="sooner", cores=2, priority=5)
+        limit = time.monotonic() + PATIENCE
+        while True:
+            seen = self.cluster(service)
+            if [job["place"] for job in seen["waiting"]] == [1, 2] and seen["free"]["cores"] == 1:
+                break
+            self.assertLess(time.monotonic(), limit, seen)
+            time.sleep(0.02)
+        self.assertEqual((seen["total"]["cores"], seen["free"]["cores"]), (3, 1))
+        held = seen["held"][0]
+        self.assertEqual((held["job"], held["name"], held["user"], held["cores"], held["instances"]),
+                         (holder, "holder", "ada", 2, 1))  # fmt: skip
+        self.assertEqual([job["job"] for job in seen["waiting"]], [sooner, later])
+        self.assertIn("holds", seen["waiting"][0]["reason"])
+        # Another user learns that the machine is held, not by what, nor from the sentence.
+        others = self.cluster(service, bob)
+        self.assertEqual([(job["job"], job["name"], job["user"], job["cores"]) for job in others["held"]],
+                         [(None, None, None, 2)])  # fmt: skip
+        self.assertEqual([job["reason"] for job in others["waiting"]], ["", ""])
+        self.assertEqual(len(self.cluster(service, ada)["waiting"]), 2)
 
 
 if __name__ == "__main__":

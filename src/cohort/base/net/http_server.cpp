@@ -107,8 +107,13 @@ class HttpServer::Loop {
   std::size_t listen(HttpListener listener) {
     std::lock_guard lock(listeners_mutex_);
     OpenListener& open = listeners_.emplace_back(std::move(listener), listeners_.size());
-    acceptors_.emplace_back(loop_, std::move(open.socket), handlers_.name,
-                            [this, &open](UniqueFd fd) { add(open, std::move(fd)); });
+    try {
+      acceptors_.emplace_back(loop_, std::move(open.socket), handlers_.name,
+                              [this, &open](UniqueFd fd) { add(open, std::move(fd)); });
+    } catch (...) {
+      listeners_.pop_back();
+      throw;
+    }
     return open.index;
   }
 

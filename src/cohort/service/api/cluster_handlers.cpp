@@ -44,7 +44,8 @@ HttpResponse get_cluster(ApiRequest& request) {
       const auto place =
           static_cast<std::size_t>(std::find(line.begin(), line.end(), row.id) - line.begin());
       json["place"] = place < line.size() ? Json(place + 1) : Json(nullptr);
-      json["reason"] = row.reason;
+      // The sentence may name others' jobs.
+      json["reason"] = may_see(request.caller, row.user) ? row.reason : std::string();
       json["since"] = time_text(row.submitted);
       waiting.emplace_back(place, std::move(json));
     } else if (const auto* engine = context.engine(row.engine);

@@ -25,9 +25,7 @@ Json size_json(const jobspec::Size& size) {
 HttpResponse new_token(int status, const NewToken& made) {
   Json json = token_json(made.row);
   json["token"] = made.secret;
-  HttpResponse response = json_response(status, dumped(json));
-  response.headers.emplace_back("Cache-Control", "no-store");
-  return response;
+  return json_response(status, dumped(json));
 }
 
 }  // namespace

@@ -41,11 +41,9 @@ HttpResponse create_link(ApiRequest& request) {
   const Caller& caller = request.caller;
   const std::string code = request.context.sessions.make_link(
       {.user = caller.user, .role = caller.role, .token = caller.token});
-  HttpResponse response =
-      json_response(201, dumped({{"path", fmt::format("/login?code={}", code)},
-                                 {"seconds", std::chrono::seconds(Sessions::kLinkAge).count()}}));
-  response.headers.emplace_back("Cache-Control", "no-store");
-  return response;
+  return json_response(201,
+                       dumped({{"path", fmt::format("/login?code={}", code)},
+                               {"seconds", std::chrono::seconds(Sessions::kLinkAge).count()}}));
 }
 
 HttpResponse begin_session(ApiRequest& request) {

@@ -34,7 +34,9 @@ HttpResponse response_of(const SystemError& error) {
 }  // namespace
 
 HttpResponse json_response(int status, std::string json) {
-  return {.status = status, .body = std::move(json), .type = "application/json"};
+  HttpResponse response{.status = status, .body = std::move(json), .type = "application/json"};
+  response.headers.emplace_back("Cache-Control", "no-store");
+  return response;
 }
 
 HttpResponse error_response(int status, std::string_view message, std::string_view advice) {

@@ -22,6 +22,7 @@ class ApiError : public Error {
   int status_;
 };
 
+// No browser keeps it: who is signed in may change.
 HttpResponse json_response(int status, std::string json);
 HttpResponse error_response(int status, std::string_view message, std::string_view advice = {});
 
