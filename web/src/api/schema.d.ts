@@ -967,7 +967,7 @@ export interface components {
             user: string | null;
             /** @description In line, from 1 on; null: far behind, or it fits nowhere. */
             place: number | null;
-            /** @description Why it waits: a sentence. */
+            /** @description Why it waits: a sentence; empty for another's, which the caller may not see. */
             reason: string;
             /** Format: date-time */
             since: string;
