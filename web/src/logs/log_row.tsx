@@ -1,4 +1,5 @@
 import { parse_ansi, plain, without_ansi, type Span, type Style } from './ansi';
+import { on_ground, on_page } from './colours';
 import { leading_time } from './lines';
 import type { StyledLine } from './log_file';
 import { mark } from './marks';
@@ -7,26 +8,33 @@ const kShown = 2000; // characters of a line in the list; the rest in a dialog
 
 const kBad = /\b(?:error|exception|fatal|panic|traceback|segmentation fault|killed)\b|[a-z]Error\b/i;
 
+const is_rgb = (colour: string | null): colour is string => colour?.[0] === '#';
+
+// A mark, and text with its colours turned round, have colours of the page alone.
 function classes(style: Style, marked: boolean): string {
   const names: string[] = [];
-  const [fg, bg] = style.inverse ? [style.bg, style.fg] : [style.fg, style.bg];
-  if (style.inverse) names.push('log-inverse');
-  if (fg !== null && fg[0] !== '#') names.push(`log-fg${fg}`);
-  if (bg !== null && bg[0] !== '#') names.push(`log-bg${bg}`);
+  const has_colours = !marked && !style.inverse;
+  if (style.inverse && !marked) names.push('log-inverse');
+  if (has_colours && style.fg !== null) names.push(is_rgb(style.fg) || is_rgb(style.bg) ? 'log-rgb' : `log-fg${style.fg}`);
+  else if (has_colours && is_rgb(style.bg)) names.push('log-rgb');
+  if (has_colours && style.bg !== null && !is_rgb(style.bg)) names.push(`log-bg${style.bg}`);
   if (style.bold) names.push('log-bold');
-  if (style.dim) names.push('log-dim');
+  if (style.dim && has_colours && style.fg === null) names.push('log-dim');
   if (style.italic) names.push('log-italic');
   if (style.underline) names.push('log-underline');
   if (marked) names.push('log-mark');
   return names.join(' ');
 }
 
-function colours(style: Style): { color?: string; backgroundColor?: string } {
-  const [fg, bg] = style.inverse ? [style.bg, style.fg] : [style.fg, style.bg];
-  return {
-    ...(fg?.[0] === '#' ? { color: fg } : {}),
-    ...(bg?.[0] === '#' ? { backgroundColor: bg } : {}),
-  };
+function colours(style: Style, marked: boolean): Record<string, string> {
+  if (marked || style.inverse) return {};
+  if (is_rgb(style.bg)) {
+    const text = on_ground(is_rgb(style.fg) ? style.fg : '#808080', style.bg);
+    return { '--light': text, '--dark': text, backgroundColor: style.bg };
+  }
+  if (!is_rgb(style.fg)) return {};
+  const { light, dark } = on_page(style.fg);
+  return { '--light': light, '--dark': dark };
 }
 
 function behind(spans: readonly Span[], count: number): Span[] {
@@ -83,9 +91,9 @@ export function LogRow({ line, label, tone, current, needle, matches_case, times
         {time && times ? <span class="log-time">{time.time} </span> : null}
         {mark(spans, needle, matches_case).map((piece, i) => {
           const name = classes(piece.style, piece.marked);
-          if (name === '' && piece.style.fg === null && piece.style.bg === null) return piece.text;
+          if (name === '') return piece.text;
           return (
-            <span key={i} class={name} style={colours(piece.style)}>
+            <span key={i} class={name} style={colours(piece.style, piece.marked)}>
               {piece.text}
             </span>
           );
