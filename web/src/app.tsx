@@ -1,6 +1,6 @@
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { get_json } from './api/client';
-import { sign_in_needed } from './api/session';
+import { service_seen, sign_in_needed } from './api/session';
 import { useStore } from './api/store';
 import type { Service } from './api/types';
 import { ClusterPage } from './cluster/cluster_page';
@@ -41,13 +41,15 @@ function Page({ route, query }: { route: Route; query: URLSearchParams }) {
 }
 
 function useService(signed_out: boolean): Service | null {
-  const [service, set_service] = useState<Service | null>(null);
   useEffect(() => {
     if (signed_out) return;
-    // Only decoration of the header: what fails here is told by the page below it.
-    get_json<Service>('/v1/service').then(set_service, () => undefined);
+    // What fails here is told by the page below the header.
+    get_json<Service>('/v1/service').then(
+      (service) => service_seen.set(service),
+      () => undefined,
+    );
   }, [signed_out]);
-  return service;
+  return useStore(service_seen);
 }
 
 function focus_search(): void {

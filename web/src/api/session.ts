@@ -1,8 +1,17 @@
 // Who is signed in. A request that gets 401 waits here until the sign-in form was answered, then is sent again.
 // The token itself goes to the service once and is not kept: from then on an http-only cookie speaks.
-import { Store } from './store';
+import { Store, useStore } from './store';
+import type { Service } from './types';
 
 export const sign_in_needed = new Store(false);
+
+/** The service as it was when it last told who asks; null: not yet. */
+export const service_seen = new Store<Service | null>(null);
+
+/** Whether the person may change jobs: a viewer is shown no buttons that the service would refuse. */
+export function useMayChange(): boolean {
+  return useStore(service_seen)?.role !== 'viewer';
+}
 
 let waiting: (() => void)[] = [];
 

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { with_query } from '../api/client';
+import { useMayChange } from '../api/session';
 import type { JobDetail } from '../api/types';
 import { format_duration, format_time, format_value, plural, seconds_between } from '../format';
 import { StateBadge, Tag } from '../ui/badge';
@@ -13,24 +14,25 @@ import { allowed_actions } from './job_rules';
 
 function Actions({ job, refresh }: { job: JobDetail; refresh: () => void }) {
   const allowed = allowed_actions(job);
+  const may_change = useMayChange();
   const then_refresh = (done: Promise<boolean>): void => void done.then((changed) => changed && refresh());
   return (
     <div class="actions" role="group" aria-label="Actions on this job">
-      {allowed.stop && (
+      {may_change && allowed.stop && (
         <Button kind="danger" onClick={() => then_refresh(stop_job(job))}>
           Stop
         </Button>
       )}
-      {allowed.resume && (
+      {may_change && allowed.resume && (
         <Button kind="primary" onClick={() => then_refresh(resume_job(job))}>
           Resume
         </Button>
       )}
-      {allowed.scale && <Button onClick={() => then_refresh(scale_job(job))}>Scale</Button>}
-      {allowed.clone && <Button onClick={() => void clone_job(job)}>Clone</Button>}
+      {may_change && allowed.scale && <Button onClick={() => then_refresh(scale_job(job))}>Scale</Button>}
+      {may_change && allowed.clone && <Button onClick={() => void clone_job(job)}>Clone</Button>}
       <Button onClick={() => void download_job(job)}>Download</Button>
-      <Button onClick={() => then_refresh(pin_job(job))}>{job.pinned ? 'Unpin' : 'Pin'}</Button>
-      {allowed.remove && (
+      {may_change && <Button onClick={() => then_refresh(pin_job(job))}>{job.pinned ? 'Unpin' : 'Pin'}</Button>}
+      {may_change && allowed.remove && (
         <Button kind="danger" onClick={() => void delete_job(job)}>
           Delete
         </Button>

@@ -1,5 +1,6 @@
 import { useMemo, useState } from 'preact/hooks';
 import { sentence_of } from '../api/client';
+import { useMayChange } from '../api/session';
 import type { Job } from '../api/types';
 import { plural } from '../format';
 import { useKeys } from '../keys';
@@ -29,13 +30,16 @@ interface SelectionBarProps {
 }
 
 function SelectionBar({ chosen, clear, stop }: SelectionBarProps) {
+  const may_change = useMayChange();
   const can_compare = chosen.length >= 2 && chosen.length <= kMostCompared;
   return (
     <div class="selection-bar" role="group" aria-label="With the selected jobs">
       <span>{plural(chosen.length, 'job')} selected</span>
-      <Button kind="danger" onClick={stop}>
-        Stop
-      </Button>
+      {may_change && (
+        <Button kind="danger" onClick={stop}>
+          Stop
+        </Button>
+      )}
       {can_compare ? (
         <Link class="button plain" href={compare_address(chosen.map((job) => job.id))}>
           Compare
