@@ -90,7 +90,9 @@ test('hostile bytes are text, and the page stays quick', async () => {
   assert.ok((await page.locator('.log-row').nth(2).locator('span').count()) <= 210, 'a bomb of colours is not drawn piece by piece');
   await page.locator('.log-row').nth(5).getByRole('button').click();
   await until('the whole line', async () => (await page.locator('dialog .log-whole').textContent()).length === 16 * 1024);
+  await page.getByRole('dialog').waitFor();
   await page.keyboard.press('Escape');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.evaluate(() => (document.querySelector('.log-list').scrollLeft = 0));
   // The page answers within a moment.
   const began = Date.now();

@@ -40,7 +40,8 @@ class Block {
 
   add(line: Line): void {
     this.lines.push({ ...line, from: this.style });
-    if (line.text.includes('\x1b')) this.style = style_after(line.text, this.style);
+    if (line.cut > 0) this.style = plain; // where its colours end is not known
+    else if (line.text.includes('\x1b')) this.style = style_after(line.text, this.style);
     this.characters += line.text.length + 32;
   }
 }

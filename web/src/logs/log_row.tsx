@@ -6,7 +6,13 @@ import { mark } from './marks';
 
 const kShown = 2000; // characters of a line in the list; the rest in a dialog
 
-const kBad = /\b(?:error|exception|fatal|panic|traceback|segmentation fault|killed)\b|[a-z]Error\b/i;
+const kBad = /\b(?:error|exception|fatal|panic|traceback|segmentation fault|killed)\b/i;
+const kBadType = /[a-z](?:Error|Exception)\b/;
+
+function looks_bad(text: string): boolean {
+  const start = text.slice(0, 500);
+  return kBad.test(start) || kBadType.test(start);
+}
 
 const is_rgb = (colour: string | null): colour is string => colour?.[0] === '#';
 
@@ -85,7 +91,7 @@ export function LogRow({ line, label, tone, current, needle, matches_case, times
   });
   const is_cut = line.cut > 0 || text.length > kShown || line.text.length > 4 * kShown;
   return (
-    <div class={`log-row${kBad.test(text.slice(0, 500)) ? ' log-bad' : ''}${current ? ' log-current' : ''}`}>
+    <div class={`log-row${looks_bad(text) ? ' log-bad' : ''}${current ? ' log-current' : ''}`}>
       <span class={name}>{label}</span>
       <span class="log-text">
         {time && times ? <span class="log-time">{time.time} </span> : null}

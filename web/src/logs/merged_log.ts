@@ -36,7 +36,8 @@ export class MergedLog {
     const { splitter } = state;
     const take = (line: Line): void => {
       this.kept.push({ task, attempt, line: { ...line, from: state.style } });
-      if (line.text.includes('\x1b')) state.style = style_after(line.text, state.style);
+      if (line.cut > 0) state.style = plain;
+      else if (line.text.includes('\x1b')) state.style = style_after(line.text, state.style);
     };
     splitter.add_text(text, take);
     while (this.rows > kMostRows) {

@@ -31,7 +31,7 @@ export interface Query {
 
 export const kMostMatches = 5000;
 export const kErrors: Query = {
-  text: '\\b(error|exception|fatal|panic|aborted|segmentation fault|out of memory|core dumped|killed)\\b|[a-z]Error\\b|^Traceback',
+  text: '\\b(error|exception|fatal|panic|aborted|segmentation fault|out of memory|core dumped|killed)\\b|(?-i:[a-z](?:Error|Exception)\\b)|^Traceback',
   regex: true,
   case: false,
 };
