@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := build
-.PHONY: help setup build wheel demo test test-frameworks test-soak soak-elastic bench bench-build format install clean
+.PHONY: help setup build page wheel demo test test-frameworks test-soak soak-elastic bench bench-build format install clean
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -19,7 +19,17 @@ setup: ## install what the build needs and is missing (asks nothing)
 	@scripts/setup
 
 build: setup ## the release tree in build/, every program in build/bin/ (the default)
-	@$(compile)
+	@if [[ -d web/node_modules ]] && command -v node > /dev/null; then node web/build.mjs > /dev/null; fi
+	$(compile)
+
+page: ## the page in the browser: check, test and build web/ into web/dist/ (needs Node 20 and npm)
+	@command -v npm > /dev/null || { echo 'make page: npm is not there; web/dist/ has the page as it was built last' >&2; exit 1; }
+	cd web
+	npm ci --no-audit --no-fund
+	npm run --silent types
+	npm run --silent check
+	npm run --silent test
+	npm run --silent build
 
 wheel: setup ## the Python wheels `cohort` and `horovod`, in build/wheel/
 	@$(compile) wheel_files

@@ -13,7 +13,7 @@ import subprocess
 import sys
 
 EXEMPT = {"docs/glossary.md", "CHANGELOG.md"}
-SUFFIXES = {".h", ".cpp", ".py", ".md", ".cmake", ".txt", ".toml", ".sh", ""}
+SUFFIXES = {".h", ".cpp", ".py", ".md", ".cmake", ".txt", ".toml", ".sh", ".ts", ".tsx", ".mjs", ""}
 
 
 def rows_of(text, title):

@@ -47,8 +47,9 @@ std::optional<HistoryEntry> membership_entry(const ordered_json& line) {
                      reason};
   if (event == "installed") {
     entry.kind = "view";
+    const std::size_t members = record_list(line, "members").size();
     entry.text =
-        fmt::format("view {}: {}; {} members", view, reason, record_list(line, "members").size());
+        fmt::format("view {}: {}; {} member{}", view, reason, members, members == 1 ? "" : "s");
   } else if (event == "resumed") {
     entry.kind = "trains";
     const auto still = line.find("stood_still_ms");

@@ -73,7 +73,7 @@ not json
       ElementsAre(
           HistoryEntry{"2026-11-18T09:00:00.000Z", "task_started", "ps:0", "started"},
           HistoryEntry{"2026-11-18T10:00:02.000Z", "view", "",
-                       "view 2: worker/1 was killed; 1 members"},
+                       "view 2: worker/1 was killed; 1 member"},
           HistoryEntry{"2026-11-18T10:00:02.100Z", "trains", "worker:0",
                        "view 2 trains from step 18, stood still 52 ms"},
           HistoryEntry{"2026-11-18T10:00:02.200Z", "evicted", "worker:1", "it is silent"},

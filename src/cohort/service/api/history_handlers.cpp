@@ -42,17 +42,40 @@ Json failure_json(const JobRow& job, const std::optional<engine::FailureReport>&
           {"log", {{"task", report.task}, {"attempt", job.attempt}}}};
 }
 
+// One sentence of an event's data; the data may be another version's.
+std::string event_sentence(const EventRow& row) {
+  const Json parsed = Json::parse(row.data, nullptr, /*allow_exceptions=*/false);
+  const Json data = parsed.is_object() ? parsed : Json::object();
+  const auto text = [&](const char* key) {
+    const auto found = data.find(key);
+    return found != data.end() && found->is_string() ? found->get<std::string>() : std::string();
+  };
+  const auto number = [&](const char* key) {
+    const auto found = data.find(key);
+    return found != data.end() && found->is_number_integer() ? found->dump() : std::string("?");
+  };
+  const auto with = [&](const std::string& sentence, const char* key) {
+    const std::string more = text(key);
+    return more.empty() ? sentence : sentence + ": " + more;
+  };
+  if (row.kind == "starting")
+    return fmt::format("attempt {} starts, instances: {}", number("attempt"), number("instances"));
+  if (row.kind == "started") return fmt::format("attempt {} runs", number("attempt"));
+  if (row.kind == "scaled") return fmt::format("instances: {}", number("instances"));
+  if (row.kind == "note") return text("text");
+  if (row.kind == "lost")
+    return with(fmt::format("attempt {} was lost", number("attempt")), "reason");
+  if (row.kind == "ended")
+    return with(data.contains("exit_code") && data["exit_code"] != 0
+                    ? fmt::format("{}, exit code {}", text("state"), number("exit_code"))
+                    : text("state"),
+                "reason");
+  return with(row.kind, "reason");
+}
+
 void add_events(const RunStore& store, const JobRow& job, std::vector<HistoryEntry>& entries) {
-  for (const EventRow& row : store.events_after(0, job.id, "", kMostEntries)) {
-    const Json data = Json::parse(row.data, nullptr, /*allow_exceptions=*/false);
-    std::string text = row.kind;
-    if (data.is_object())
-      for (const auto& [name, value] : data.items())
-        if (value.is_primitive() && value != "")
-          text += fmt::format(" {} {}", name,
-                              value.is_string() ? value.get<std::string>() : value.dump());
-    entries.push_back({time_text(row.time), row.kind, "", text});
-  }
+  for (const EventRow& row : store.events_after(0, job.id, "", kMostEntries))
+    entries.push_back({time_text(row.time), row.kind, "", event_sentence(row)});
 }
 
 void add_evaluations(const RunStore& store, const JobRow& job, std::vector<HistoryEntry>& entries) {

@@ -1,0 +1,1 @@
+var m="cohort-theme";function t(){try{let e=localStorage.getItem(m);return e==="light"||e==="dark"?e:"system"}catch{return"system"}}function o(e){e==="system"?delete document.documentElement.dataset.theme:document.documentElement.dataset.theme=e,dispatchEvent(new CustomEvent("cohort-theme"))}o(t());
