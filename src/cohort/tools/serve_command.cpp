@@ -144,8 +144,7 @@ Command serve_command() {
     app.add_option("--idle-exit", arguments->idle, "With --on-demand: after so many seconds; 600")
         ->check(CLI::Range(1, 1'000'000));
     app.add_option("--page-dir", arguments->page_folder,
-                   "Folder of the page's files, instead of those in the program")
-        ->group("");  // for those who work on the page
+                   "Folder of the page's files, for work on it; those in the program");
     declare_host_options(app, arguments->hosts);
     arguments->kubernetes.declare_access(app);
     arguments->kubernetes.declare_pods(app);
