@@ -14,6 +14,7 @@ import subprocess
 import threading
 import uuid
 
+PATIENCE = 60
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -118,21 +119,31 @@ class Pod:
                 self.cluster.changed.notify_all()
         self.process.stdout.close()
         code = self.process.wait()
+        if self.index in self.cluster.late:
+            with self.cluster.changed:
+                self.cluster.changed.wait_for(lambda: "deletionTimestamp" in self.object["metadata"], PATIENCE)
         self.end(128 - code if code < 0 else code)
 
     def end(self, code, reason=None, **status):
         with self.cluster.changed:
             self.closed = True
             if not self.ended:
-                message = pathlib.Path(self.cluster.folder, self.name, "message")
                 terminated = {"exitCode": code, "reason": reason or ("Error" if code else "Completed"),
                               "startedAt": self.began, "finishedAt": seconds(now()),
-                              "message": message.read_text() if message.exists() else ""}
+                              "message": self.message(code)}
                 self.object["status"].update(
                     phase="Failed" if code else "Succeeded",
                     containerStatuses=[{"name": "task", "state": {"terminated": terminated}}], **status)
             self.cluster.pod_changed(self)
         self.cluster.pod_ended(self)
+
+    def message(self, code):
+        """As the kubelet makes it: of a log that stands in for a file 80 lines and 2,048 bytes at most."""
+        file = pathlib.Path(self.cluster.folder, self.name, "message")
+        said = file.read_text() if file.exists() else ""
+        if not said and code and self.container()["terminationMessagePolicy"] == "FallbackToLogsOnError":
+            return b"".join(line for _, line in self.lines[-80:])[-2048:].decode(errors="replace")
+        return said[:4096]
 
     def kill(self, sign):
         if self.process and self.process.poll() is None:

@@ -95,7 +95,7 @@ Json pod_spec(const ManifestInput& input, const PodOptions& options) {
                        {"ports", {{{"containerPort", kTaskPort}, {"name", "task"}}}},
                        {"resources", resources(job.instance)},
                        {"terminationMessagePath", kLastWordFile},
-                       {"terminationMessagePolicy", "File"},
+                       {"terminationMessagePolicy", "FallbackToLogsOnError"},
                        {"volumeMounts", mounts}};
   const auto grace = std::chrono::ceil<std::chrono::seconds>(input.asked.grace).count();
   Json spec{{"restartPolicy", "Never"},
