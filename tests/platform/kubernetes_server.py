@@ -2,16 +2,21 @@
 
 Containers are local processes (kubernetes_pod.py).
 The server can be told to misbehave: see `Fault`.
+
+usage: kubernetes_server.py COMMAND...    runs the command where there is such a server, with COHORT_TEST_KUBECONFIG
 """
 
 import collections
 import http.server
 import json
+import os
 import pathlib
 import re
 import signal
 import ssl
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -187,6 +192,11 @@ users:
             if done.issuperset(needed):
                 self.end_job(job, "Complete", "CompletionsReached")
 
+    def job_is_late(self, job):
+        with self.changed:
+            if not job["status"].get("conditions"):
+                self.end_job(job, "Failed", "DeadlineExceeded")
+
     def end_job(self, job, kind, reason):
         job["status"]["conditions"] = [{"type": "FailureTarget", "status": "True"}]
         for pod in self.of(job):
@@ -237,6 +247,10 @@ users:
             self.objects[kind][name] = thing
             if kind == "jobs":
                 self.run_job(thing)
+                if limit := thing["spec"].get("activeDeadlineSeconds"):
+                    timer = threading.Timer(limit, self.job_is_late, [thing])
+                    timer.daemon = True
+                    timer.start()
             return thing
 
     def fault(self, method, path):
@@ -401,3 +415,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if closed and not lines:
                 break
         self.wfile.write(b"0\r\n\r\n")
+
+
+if __name__ == "__main__":
+    if not has_names():
+        print("skipped: this user may make no mount namespace")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory(prefix="cohort-kubernetes-") as place:
+        cluster = Cluster(place)
+        try:
+            code = subprocess.run(sys.argv[1:], env={**os.environ, "COHORT_TEST_KUBECONFIG": str(cluster.kubeconfig)}).returncode
+        finally:
+            cluster.close()
+    sys.exit(code)

@@ -302,7 +302,8 @@ class Documents(unittest.TestCase):
         self.assertEqual(resources["requests"]["cpu"], "8")
         self.assertEqual(resources["limits"], {"memory": str(64 << 30), "nvidia.com/gpu": "2"})
         self.assertEqual(service["metadata"]["name"], pod["subdomain"])
-        self.assertNotIn("env", pod["containers"][0])
+        variable, = pod["containers"][0]["env"]
+        self.assertEqual(list(variable["valueFrom"]), ["fieldRef"])  # no value of the job
         jobset = self.printed("kubernetes-jobset", *self.FULL)[-1]
         self.assertEqual(jobset["kind"], "JobSet")
 

@@ -23,6 +23,7 @@ constexpr std::chrono::milliseconds kStopTime{500};  // the same of one that is 
 constexpr std::chrono::milliseconds kRetry{1000};
 constexpr std::chrono::seconds kSameAccess{60};  // without an answer; then it is read anew
 constexpr int kGone = 410;
+constexpr int kTimeOverCode = 124;  // as of timeout(1)
 
 Deadline call_deadline() { return Deadline::after(kCallTime); }
 
@@ -274,9 +275,11 @@ bool AttemptFollower::look(const AttemptObjects& objects, AttemptPods& pods, std
     if (!stop_sent_) next.exit_code = 0;
   } else {
     next.state = stop_sent_ ? AttemptState::stopped : AttemptState::failed;
-    next.failure = conditions.reason == "DeadlineExceeded"
-                       ? fmt::format("max_run of {} s has passed", max_run_.count())
-                       : fmt::format("{}: {}", conditions.reason, conditions.message);
+    next.failure = fmt::format("{}: {}", conditions.reason, conditions.message);
+    if (conditions.reason == "DeadlineExceeded") {
+      next.failure = fmt::format("max_run of {} s is over", max_run_.count());
+      next.exit_code = kTimeOverCode;
+    }
   }
   const json spec = job->value("spec", json::object());
   finish(objects, pods, version, next, spec.value("completions", 0));

@@ -88,10 +88,14 @@ Json pod_spec(const ManifestInput& input, const PodOptions& options) {
   const jobspec::ResolvedJob& job = input.request.job;
   Json volumes = Json::array(), mounts = Json::array();
   add_volumes(input, options, volumes, mounts);
+  const Json failures{
+      {"fieldRef",
+       {{"fieldPath", "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"}}}};
   const Json container{{"name", kContainer},
                        {"image", image_of(job, options)},
                        {"command", Json::array({options.cohort, "pod-task", "--job", input.name,
                                                 "--last-word", kLastWordFile, kSecretFolder})},
+                       {"env", {{{"name", kFailuresVariable}, {"valueFrom", failures}}}},
                        {"ports", {{{"containerPort", kTaskPort}, {"name", "task"}}}},
                        {"resources", resources(job.instance)},
                        {"terminationMessagePath", kLastWordFile},
