@@ -14,6 +14,7 @@ import subprocess
 import threading
 import uuid
 
+PATIENCE = 60
 INDEX = "batch.kubernetes.io/job-completion-index"
 
 
@@ -99,7 +100,9 @@ class Pod:
             file = self.cluster.folder / self.name / "hosts"
             file.write_text(hosts)
             words = ["unshare", "--mount", "sh", "-c", f"mount --bind {file} /etc/hosts && exec \"$@\"", "sh", *words]
+        failed = [pod for pod in self.cluster.of(self.job) if pod.index == self.index and pod is not self]
         env = {"PATH": os.environ["PATH"], "HOME": str(self.cluster.folder), "JOB_COMPLETION_INDEX": str(self.index),
+               "COHORT_POD_FAILURES": str(len(failed)) if self.container()["env"][0]["name"] == "COHORT_POD_FAILURES" else "",
                "TMPDIR": str(self.cluster.folder / self.name)}
         self.cluster.starts[self.job["metadata"]["name"], self.index] += 1
         self.process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -118,21 +121,31 @@ class Pod:
                 self.cluster.changed.notify_all()
         self.process.stdout.close()
         code = self.process.wait()
+        if self.index in self.cluster.late:
+            with self.cluster.changed:
+                self.cluster.changed.wait_for(lambda: "deletionTimestamp" in self.object["metadata"], PATIENCE)
         self.end(128 - code if code < 0 else code)
 
     def end(self, code, reason=None, **status):
         with self.cluster.changed:
             self.closed = True
             if not self.ended:
-                message = pathlib.Path(self.cluster.folder, self.name, "message")
                 terminated = {"exitCode": code, "reason": reason or ("Error" if code else "Completed"),
                               "startedAt": self.began, "finishedAt": seconds(now()),
-                              "message": message.read_text() if message.exists() else ""}
+                              "message": self.message(code)}
                 self.object["status"].update(
                     phase="Failed" if code else "Succeeded",
                     containerStatuses=[{"name": "task", "state": {"terminated": terminated}}], **status)
             self.cluster.pod_changed(self)
         self.cluster.pod_ended(self)
+
+    def message(self, code):
+        """As the kubelet makes it: of a log that stands in for a file 80 lines and 2,048 bytes at most."""
+        file = pathlib.Path(self.cluster.folder, self.name, "message")
+        said = file.read_text() if file.exists() else ""
+        if not said and code and self.container()["terminationMessagePolicy"] == "FallbackToLogsOnError":
+            return b"".join(line for _, line in self.lines[-80:])[-2048:].decode(errors="replace")
+        return said[:4096]
 
     def kill(self, sign):
         if self.process and self.process.poll() is None:

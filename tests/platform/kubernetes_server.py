@@ -2,26 +2,32 @@
 
 Containers are local processes (kubernetes_pod.py).
 The server can be told to misbehave: see `Fault`.
+
+usage: kubernetes_server.py COMMAND...    runs the command where there is such a server, with COHORT_TEST_KUBECONFIG
 """
 
 import collections
 import http.server
 import json
+import os
 import pathlib
 import re
 import signal
 import ssl
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 import urllib.parse
 import uuid
 
-from kubernetes_pod import Pod, now, seconds
+from kubernetes_pod import PATIENCE, Pod, now, seconds
 
 # What `do` of a fault may be, beside a status to answer with: the request is carried out and its answer is lost;
-# a stream ends in the middle of a line; a watch ends, or says that it is too old.
-LOSE, CUT, END, GONE = "lose", "cut", "end", "gone"
+# a stream ends in the middle of a line; a watch ends, or says that it is too old; the request waits until all Jobs have
+# ended.
+LOSE, CUT, END, GONE, WAIT = "lose", "cut", "end", "gone", "wait"
 Fault = collections.namedtuple("Fault", "method path do headers", defaults=({},))
 
 
@@ -33,6 +39,11 @@ class Refused(Exception):
     def __init__(self, status, message):
         super().__init__(message)
         self.status = status
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # a full one makes clients wait for a second
 
 
 class Cluster:
@@ -47,14 +58,15 @@ class Cluster:
         self.starts = collections.Counter()
         self.tokens, self.faults, self.requests = {"good"}, [], []
         self.pending = None  # a status that keeps new pods from starting
+        self.late = set()  # indices of pods whose end the kubelet reports when it was told to end them
         self.names = has_names()
         self.denied = set()  # "verb resource" of an access review
         key, certificate = self.folder / "key.pem", self.folder / "cert.pem"
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                         "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=kube",
                         "-addext", "subjectAltName=IP:127.0.0.1"], check=True, capture_output=True)
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads, self.server.cluster = True, self
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server.cluster = self
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         self.server.socket = context.wrap_socket(self.server.socket, server_side=True, do_handshake_on_connect=False)
@@ -114,7 +126,8 @@ users:
             time.sleep(0.01)
 
     def of(self, job):
-        return [pod for pod in self.pods if pod.job["metadata"]["uid"] == job["metadata"]["uid"]]
+        with self.changed:
+            return [pod for pod in self.pods if pod.job["metadata"]["uid"] == job["metadata"]["uid"]]
 
     def run_job(self, job):
         with self.changed:
@@ -179,6 +192,11 @@ users:
             if done.issuperset(needed):
                 self.end_job(job, "Complete", "CompletionsReached")
 
+    def job_is_late(self, job):
+        with self.changed:
+            if not job["status"].get("conditions"):
+                self.end_job(job, "Failed", "DeadlineExceeded")
+
     def end_job(self, job, kind, reason):
         job["status"]["conditions"] = [{"type": "FailureTarget", "status": "True"}]
         for pod in self.of(job):
@@ -190,7 +208,14 @@ users:
                 time.sleep(0.01)
             with self.changed:
                 job["status"]["conditions"] = [{"type": kind, "status": "True", "reason": reason, "message": "so"}]
+                self.changed.notify_all()
         threading.Thread(target=finish, daemon=True).start()
+
+    def wait_for_ends(self):
+        with self.changed:
+            self.changed.wait_for(lambda: all(
+                condition["type"] in ("Complete", "Failed") for job in self.objects["jobs"].values()
+                for condition in job["status"].get("conditions", [{"type": "none"}])), PATIENCE)  # fmt: skip
 
     def delete_job(self, name):
         with self.changed:
@@ -222,6 +247,10 @@ users:
             self.objects[kind][name] = thing
             if kind == "jobs":
                 self.run_job(thing)
+                if limit := thing["spec"].get("activeDeadlineSeconds"):
+                    timer = threading.Timer(limit, self.job_is_late, [thing])
+                    timer.daemon = True
+                    timer.start()
             return thing
 
     def fault(self, method, path):
@@ -260,6 +289,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 raise Refused(401, "Unauthorized")
             if fault and isinstance(fault.do, int):
                 raise Refused(fault.do, "told to refuse")
+            if fault and fault.do == WAIT:
+                cluster.wait_for_ends()
             url = urllib.parse.urlsplit(self.path)
             query = {key: value[0] for key, value in urllib.parse.parse_qs(url.query).items()}
             parts = url.path.split("/")
@@ -384,3 +415,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if closed and not lines:
                 break
         self.wfile.write(b"0\r\n\r\n")
+
+
+if __name__ == "__main__":
+    if not has_names():
+        print("skipped: this user may make no mount namespace")
+        sys.exit(77)
+    with tempfile.TemporaryDirectory(prefix="cohort-kubernetes-") as place:
+        cluster = Cluster(place)
+        try:
+            code = subprocess.run(sys.argv[1:], env={**os.environ, "COHORT_TEST_KUBECONFIG": str(cluster.kubeconfig)}).returncode
+        finally:
+            cluster.close()
+    sys.exit(code)

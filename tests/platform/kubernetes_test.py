@@ -15,12 +15,16 @@ import unittest
 import api_service
 import kubernetes_server
 from api_service import COHORT, PATIENCE
-from kubernetes_server import CUT, END, GONE, LOSE, Fault
+from kubernetes_server import CUT, END, GONE, LOSE, WAIT, Fault
 from needed_packages import need
 
 FAILING, MEMBER = (str(pathlib.Path(word).resolve()) for word in sys.argv[1:3])
 VERSIONS = ("1.31", "1.33", "1.37")
 COUNT = "import sys, time\nfor i in range({lines}):\n    print('line', i, flush=True)\n    time.sleep({pause})\n"
+
+
+def read_if_there(file):
+    return file.read_text() if file.exists() else ""
 
 
 class ClusterTest(api_service.ServiceTest):
@@ -79,6 +83,33 @@ class Jobs(ClusterTest):
         job = self.submit(service, [FAILING, "plain", "1", "5"], instance_count=3)
         found = service.wait_until(job, {"failed"})
         self.assertRegex(found["reason"], r"^worker/1 on node1 .*sample 30 is broken")
+
+    def test_a_pod_that_is_gone_before_its_log_was_read_leaves_its_last_lines(self):
+        self.cluster.faults = [Fault("GET", "/log", 404)] * 10000
+        service = self.start()
+        job = self.submit(service, self.script("import sys\nprint('at step 7', flush=True)\nsys.exit('no data')\n"))
+        found = service.wait_until(job, {"failed"})
+        self.assertRegex(found["reason"], "^worker/0 on node0 failed with exit code 1 .*: no data$")
+        self.assertEqual(self.log(service, job), "cohort: the pod was removed before the rest of this log was read\n"
+                                                 "at step 7\nno data\n")  # fmt: skip
+
+    def test_the_end_of_a_pod_that_was_removed_with_the_failed_job_is_known(self):
+        """The Job controller takes pods away that it does not know to have failed: here the one that failed first."""
+        if not self.cluster.names:
+            self.skipTest("this user may make no mount namespace")
+        self.cluster.late = {1}
+        self.cluster.faults = [Fault("GET", "/jobs/", WAIT)]
+        service = self.start()
+        job = self.submit(service, [FAILING, "plain", "1", "5"], instance_count=3)
+        found = service.wait_until(job, {"failed"})
+        self.assertRegex(found["reason"], r"^worker/1 on node1 .*sample 30 is broken")
+
+    def test_pods_that_were_ended_with_the_job_are_not_its_cause(self):
+        service = self.start()
+        job = self.submit(service, self.script(
+            "import os, sys, time\nif os.environ['TASK_INDEX'] == '1':\n    sys.exit('no data')\ntime.sleep(600)\n"),
+            instance_count=3)  # fmt: skip
+        self.assertRegex(service.wait_until(job, {"failed"})["reason"], "^worker/1 on node1 failed .*: no data$")
 
     def test_an_elastic_job_grows_and_shrinks(self):
         if not self.cluster.names:
@@ -153,6 +184,24 @@ class Misbehaviour(ClusterTest):
         self.assertEqual(self.log(again, job), "".join(f"line {i}\n" for i in range(300)))
         self.assertEqual(sum(self.cluster.starts.values()), 1)
 
+    def test_a_log_that_was_read_stays_when_the_service_is_killed_and_the_pod_goes(self):
+        service, until = self.start(), self.folder / "until"
+        job = self.submit(service, self.script(
+            f"import os, time\nprint('all', flush=True)\nwhile os.environ['TASK_INDEX'] == '1' and "
+            f"not os.path.exists({str(until)!r}):\n    time.sleep(0.05)\n"), instance_count=2)  # fmt: skip
+        logs = service.root / f"jobs/{job}/attempts/1/run/logs"
+        self.wait(lambda: '"is_whole":true' in read_if_there(logs / "worker-0.attempt1.log.position"))
+        service.process.kill()
+        service.process.wait()
+        gone, = [pod.name for pod in self.cluster.pods if pod.index == 0]
+        self.cluster.faults = [Fault("GET", f"/{gone}/log", 404)] * 10000
+        again = self.start()
+        again.wait_until(job, {"running"})
+        until.write_text("")
+        again.wait_until(job, {"succeeded"})
+        self.assertEqual(self.log(again, job), "all\n")
+        self.assertEqual(list(logs.glob("*.position")), [])
+
     def test_a_pod_that_no_node_takes_says_why_and_can_be_stopped(self):
         self.cluster.pending = {"conditions": [
             {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
@@ -195,7 +244,7 @@ class Misbehaviour(ClusterTest):
         job = self.submit(service, self.script(
             "import signal, sys, time\ndef end(*_):\n    print('saved', flush=True)\n    sys.exit(0)\n"
             "signal.signal(signal.SIGTERM, end)\nprint('ready', flush=True)\ntime.sleep(600)\n"))  # fmt: skip
-        self.wait(lambda: self.pod().lines)
+        self.wait(lambda: "ready" in self.log(service, job))
         service.call("POST", f"/v1/jobs/{job}/stop")
         service.wait_until(job, {"stopped"})
         self.assertEqual(self.log(service, job), "ready\nsaved\n")
@@ -253,7 +302,8 @@ class Documents(unittest.TestCase):
         self.assertEqual(resources["requests"]["cpu"], "8")
         self.assertEqual(resources["limits"], {"memory": str(64 << 30), "nvidia.com/gpu": "2"})
         self.assertEqual(service["metadata"]["name"], pod["subdomain"])
-        self.assertNotIn("env", pod["containers"][0])
+        variable, = pod["containers"][0]["env"]
+        self.assertEqual(list(variable["valueFrom"]), ["fieldRef"])  # no value of the job
         jobset = self.printed("kubernetes-jobset", *self.FULL)[-1]
         self.assertEqual(jobset["kind"], "JobSet")
 

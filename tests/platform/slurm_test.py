@@ -268,6 +268,28 @@ class SlurmTest(unittest.TestCase):
             env={**os.environ, "PATH": f"{BIN}:/usr/bin:/bin"})
         self.assertEqual(digests(out.read_text()), self.digests_of_one_machine())
 
+    def test_each_element_of_an_array_has_a_state_a_log_and_a_cause_of_its_own(self):
+        script = ('echo element $SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT; '
+                  '[ "$COHORT_ARRAY_INDEX" != 3 ] || { echo no such data >&2; exit 4; }')
+        jobs = run(COHORT, "submit", "--engine", "slurm", "--name", "sweep", "--array", "1,3,5", "--", "sh", "-c", script,
+                   env={**os.environ, "COHORT_SERVICE": f"unix:{self.service.socket}"}).split()
+        self.assertEqual(len(jobs), 3)
+        for job, index, state in zip(jobs, (1, 3, 5), ("succeeded", "failed", "succeeded")):
+            found = self.end_of(job, state)
+            self.assertEqual((found["name"], found["tags"]["array_index"]), (f"sweep-{index}", str(index)))
+            self.assertIn(f"element {index} of 3\n", self.log(job))
+        self.assertIn("no such data", self.service.job(jobs[1])["reason"])
+        self.assertEqual(len({self.slurm_id(job) for job in jobs}), 3)
+
+    def test_a_printed_array_runs_by_hand(self):
+        script = self.folder / "array.sh"
+        script.write_text(run(COHORT, "submit", "--print", "slurm", "--array", "0-1%1", "--", "sh", "-c",
+                              "echo element $SLURM_ARRAY_TASK_ID"))
+        run("sbatch", "--wait", f"--output={self.folder}/array-%a.out", str(script), cwd=self.folder,
+            env={**os.environ, "PATH": f"{BIN}:/usr/bin:/bin"})
+        for index in range(2):
+            self.assertIn(f"element {index}\n", (self.folder / f"array-{index}.out").read_text())
+
     def test_tasks_of_srun_alone_meet_across_nodes(self):
         said = run("srun", "-N", "3", "-n", "3", RANK, "world", "digest",
                    env={**os.environ, "HOME": str(self.folder), "COHORT_MEET": ""})

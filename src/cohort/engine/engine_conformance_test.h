@@ -29,6 +29,10 @@ struct EngineUnderTest {
   std::function<std::string()> missing = [] { return std::string(); };
   // How many submitting processes are killed.
   int killed_submits = 50;
+  // Whether it looks for program and data before a task starts; else a task does.
+  bool looks_first = true;
+  // Points `output` and `model` to where this machine sees what the attempt writes.
+  std::function<void(AttemptRequest& request)> see_results = [](AttemptRequest&) {};
 };
 
 class EngineConformance : public ::testing::TestWithParam<EngineUnderTest> {

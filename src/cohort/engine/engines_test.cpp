@@ -11,6 +11,7 @@
 #include "cohort/engine/attempt_folder.h"
 #include "cohort/engine/engine_conformance_test.h"
 #include "cohort/engine/hosts_engine.h"
+#include "cohort/engine/kubernetes/kubernetes_engine.h"
 #include "cohort/engine/local_engine.h"
 #include "cohort/engine/slurm/slurm_engine.h"
 
@@ -81,10 +82,70 @@ const EngineUnderTest kSlurm{.name = "Slurm",
                              .elastic_words = {},
                              .kill_supervisor = kill_launcher};
 
-// tests/platform/slurm_cluster.py starts this program where there is a cluster of Slurm.
+// The words of `cohort run` that the suite uses.
+launch::JobOptions read_suite_words(const jobspec::ResolvedJob& job) {
+  launch::JobOptions options;
+  const std::vector<std::string>& words = job.run_words;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "--elastic") continue;
+    const std::string value = words.at(i + 1);
+    const std::size_t colon = value.find(':');
+    if (words[i] == "-n") options.workers = std::stoi(value.substr(colon + 1));
+    if (words[i] == "-n" && colon != std::string::npos)
+      options.elastic = launch::ElasticOptions{.least = std::stoi(value), .most = options.workers};
+    if (words[i] == "--grace") options.grace = std::chrono::seconds(std::stoi(value));
+    if (words[i] == "--max-restarts") options.max_restarts = std::stoi(value);
+    ++i;
+  }
+  options.command = job.program;
+  launch::settle(options);
+  return options;
+}
+
+constexpr const char* kKubeconfig = "COHORT_TEST_KUBECONFIG";
+constexpr const char* kClaim = "results";
+
+kubernetes::ClusterAccess test_cluster() {
+  return kubernetes::read_kubeconfig(std::getenv(kKubeconfig));
+}
+
+// No process supervises an attempt there: its Job does, as long as there is one.
+void delete_job(const fs::path& folder) {
+  const kubernetes::KubeClient client(test_cluster(), nullptr);
+  kubernetes::AttemptObjects(client, client.access().name_space,
+                             kubernetes::known_attempt_name(folder).value().name)
+      .remove(Deadline::after(std::chrono::seconds(30)));
+}
+
+const EngineUnderTest kKubernetes{
+    .name = "Kubernetes",
+    .make =
+        [](const ScratchFolder&) {
+          return std::make_unique<kubernetes::KubernetesEngine>(
+              kubernetes::KubernetesSetup{.access = test_cluster,
+                                          .read_words = read_suite_words,
+                                          .pods = {.image = "none",
+                                                   .cohort = fs::absolute(built_cohort()).string(),
+                                                   .output_claim = kClaim}});
+        },
+    .elastic_words = {},
+    .kill_supervisor = delete_job,
+    .killed_submits = 10,
+    .looks_first = false,
+    .see_results =
+        [](AttemptRequest& request) {
+          const fs::path claims = fs::path(std::getenv(kKubeconfig)).parent_path() / "claims";
+          request.output = claims / kClaim / request.job.spec.name;
+          request.model = request.output / "model";
+        }};
+
+// tests/platform/slurm_cluster.py starts this program where there is a cluster of Slurm,
+// tests/platform/kubernetes_server.py where there is an API server of Kubernetes.
 std::vector<EngineUnderTest> engines_of_clusters() {
-  if (std::getenv("COHORT_TEST_IN_SLURM") == nullptr) return {};
-  return {kSlurm};
+  std::vector<EngineUnderTest> engines;
+  if (std::getenv("COHORT_TEST_IN_SLURM") != nullptr) engines.push_back(kSlurm);
+  if (std::getenv(kKubeconfig) != nullptr) engines.push_back(kKubernetes);
+  return engines;
 }
 
 INSTANTIATE_TEST_SUITE_P(OnACluster, EngineConformance, ::testing::ValuesIn(engines_of_clusters()),

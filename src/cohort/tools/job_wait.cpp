@@ -13,7 +13,6 @@
 namespace cohort::tools {
 namespace {
 
-constexpr int kLeft = 130;
 constexpr std::chrono::milliseconds kWaitLook{200};
 
 // A line for every change, until the job has ended.

@@ -6,6 +6,8 @@
 
 namespace cohort::tools {
 
+constexpr int kLeft = 130;  // Ctrl-C: the job goes on
+
 // Waits until a job has ended, and shows its log meanwhile with `follow`, else a line whenever its
 // state or what it waits for changes. The last line on standard error is how it ended. Ctrl-C asks,
 // on a terminal, whether to stop the job or to leave it; elsewhere the job is left, and a line says

@@ -12,6 +12,7 @@
 #include "cohort/jobspec/spec_toml.h"
 #include "cohort/jobspec/words.h"
 #include "cohort/tools/commands.h"
+#include "cohort/tools/job_array.h"
 #include "cohort/tools/job_fields.h"
 #include "cohort/tools/job_wait.h"
 #include "cohort/tools/kubernetes_options.h"
@@ -32,6 +33,8 @@ Examples:
   cohort submit --wait --source-dir code --entry-point train.py --instance-count 2 \
       --instance-type 2x4g --distribution parameter_server --input training=/data/mnist
       what an estimator of a platform asks for
+  cohort submit --array 0-9 --wait -- python3 train.py
+      ten jobs; COHORT_ARRAY_INDEX tells each its number
   cohort submit --print mpirun job.toml
       what would be started; nothing is
   cohort submit --print slurm job.toml > job.sh; sbatch job.sh
@@ -51,6 +54,7 @@ struct SubmitArguments {
   JobFields fields;
   std::string file;
   std::string print;
+  std::string array;
   KubernetesArguments kubernetes;
   bool wait = false;
   bool follow = false;
@@ -170,6 +174,56 @@ void print_job(const jobspec::JobSpec& spec, const std::string& form,
   fmt::print("{}\n", command_line(job, form == "mpirun"));
 }
 
+void print_array(const jobspec::JobSpec& spec, const JobArray& array,
+                 const SubmitArguments& arguments) {
+  if (arguments.print != "slurm")
+    throw InvalidInput(fmt::format("--array cannot be printed as {}", arguments.print),
+                       {.advice = "Leave --array out, or print it with --print slurm."});
+  const auto job =
+      jobspec::resolve(spec, any_machine(), jobspec::read_catalogues(sdk::default_root()));
+  for (const auto& note : job.notes) log::info("{}", note);
+  std::string text = engine::slurm_script(job, run_words_under_slurm(job));
+  const std::string first = "#SBATCH ";
+  text.insert(text.find(first), fmt::format("{}--array={}\n", first, array.text));
+  fmt::print("{}", text);
+}
+
+// Each element is accepted or refused by itself; their ids are printed as they are accepted.
+int submit_array(const jobspec::JobSpec& spec, const JobArray& array,
+                 const SubmitArguments& arguments) {
+  if (arguments.follow)
+    throw InvalidInput("--follow shows the log of one job, and an array has several",
+                       {.advice = "Use --wait, and cohort logs ID for one of them."});
+  if (array.most_at_once > 0)
+    throw InvalidInput(
+        fmt::format("--array '{}': how many run at once is for the queue to say", array.text),
+        {.advice = "Leave % out: as many start as there is room for, and a low --priority lets "
+                   "other jobs go first."});
+  sdk::ServiceClient client(sdk::find_or_start_service());
+  const std::string id = new_array_id();
+  std::vector<std::string> jobs;
+  for (std::size_t place = 0; place < array.indices.size(); ++place) {
+    try {
+      jobs.push_back(client.submit(array_element(spec, array, place, id)).id);
+    } catch (const Error&) {
+      if (place > 0)
+        log::error("{} of {} elements were submitted: cohort jobs --tag array={}", place,
+                   array.indices.size(), id);
+      throw;
+    }
+    fmt::print("{}\n", escape_controls(jobs.back()));
+    std::fflush(stdout);
+  }
+  log::info("array {} has {} jobs: cohort jobs --tag array={}", id, jobs.size(), id);
+  int code = 0;
+  for (const std::string& job : arguments.wait ? jobs : std::vector<std::string>()) {
+    const int ended = wait_for_job(client.address(), job, /*follow=*/false);
+    if (code == 0) code = ended;
+    if (ended == kLeft) return kLeft;
+  }
+  return code;
+}
+
 int submit_job(const SubmitArguments& arguments, const Words& program) {
   const std::vector<std::string> forms = {"shell",
                                           "mpirun",
@@ -184,6 +238,12 @@ int submit_job(const SubmitArguments& arguments, const Words& program) {
     throw InvalidInput(
         fmt::format("--print '{}' is not one of {}", arguments.print, join(forms, ", ")));
   const jobspec::JobSpec spec = described_job(arguments, program);
+  if (!arguments.array.empty()) {
+    const JobArray array = parse_array(arguments.array);
+    if (arguments.print.empty()) return submit_array(spec, array, arguments);
+    print_array(spec, array, arguments);
+    return 0;
+  }
   if (!arguments.print.empty()) {
     print_job(spec, arguments.print, arguments.kubernetes);
     return 0;
@@ -208,6 +268,11 @@ Command submit_command() {
     app.footer(kSubmitExamples);
     app.add_option("FILE", arguments->file, "Job file (TOML); the command line wins")
         ->type_name("FILE");
+    app.add_option("--array", arguments->array,
+                   "A job for each index, as in 0-9, 1,3,7 or 0-15:4; each has the variable "
+                   "COHORT_ARRAY_INDEX")
+        ->type_name("INDICES")
+        ->group("Job");
     app.add_flag("--wait", arguments->wait, "Return when the job has ended")->group("Waiting");
     app.add_flag("--follow", arguments->follow, "The same, and show its log")->group("Waiting");
     app.add_option("--print", arguments->print, "Print what would be started; start nothing")

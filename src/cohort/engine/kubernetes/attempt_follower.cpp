@@ -21,7 +21,9 @@ constexpr std::chrono::milliseconds kTick{250};      // how soon a stop is seen
 constexpr std::chrono::seconds kJobTime{5};          // the Job is looked at, whatever a watch says
 constexpr std::chrono::milliseconds kStopTime{500};  // the same of one that is to end
 constexpr std::chrono::milliseconds kRetry{1000};
+constexpr std::chrono::seconds kSameAccess{60};  // without an answer; then it is read anew
 constexpr int kGone = 410;
+constexpr int kTimeOverCode = 124;  // as of timeout(1)
 
 Deadline call_deadline() { return Deadline::after(kCallTime); }
 
@@ -93,10 +95,8 @@ void AttemptFollower::run() {
     } catch (const std::exception& error) {
       trouble = fmt::format("an answer of the API server was not understood: {}", error.what());
     }
-    log::warning("{}: {}", folder_.string(), trouble);
     try {
-      change([&](AttemptStatus& status) { status.waiting = trouble; });
-      pause(&cancel_, kRetry);
+      wait_after(trouble);
     } catch (const HttpCancelled&) {
       return;
     } catch (const std::exception& error) {  // the folder is gone
@@ -123,6 +123,7 @@ void AttemptFollower::follow() {
                       .secret = name.secret};
   const AttemptObjects objects(client, options.name_space, name.name);
   const fs::path requested = folder_ / "requested", created = folder_ / "created";
+  std::string version;  // of before its first pod, if it is made here
   if (!fs::exists(created)) {
     if (stop_asked()) {  // a request whose answer did not come may have made it
       if (fs::exists(requested)) objects.remove(call_deadline());
@@ -130,23 +131,51 @@ void AttemptFollower::follow() {
     }
     if (!request.source.empty()) input.source = jobspec::pack_source(request.source).archive;
     const Manifest manifest = make_manifest(input, options);
+    version = version_of(objects.pods(call_deadline()));
     write_file_atomically(requested, utc_timestamp() + "\n", 0600);
     const std::string uid = objects.create(manifest, call_deadline());
     write_file_atomically(created, uid + "\n", 0600);  // from here on it is never made again
   }
   AttemptPods pods(client.access(), objects, lay_out_pods(input.asked, name.name, name.name),
                    AttemptFolder{folder_}.run());
-  until_end(objects, pods);
+  until_end(objects, pods, version);
 }
 
-void AttemptFollower::until_end(const AttemptObjects& objects, AttemptPods& pods) {
+void AttemptFollower::wait_after(const std::string& trouble) {
+  log::warning("{}: {}", folder_.string(), trouble);
+  change([&](AttemptStatus& status) { status.waiting = trouble; });
+  pause(&cancel_, kRetry);
+}
+
+// All that happened to pods since `version` is seen; "": since now. It stays known while the API
+// server cannot be asked, which may not say it again, since pods go. Throws PeerError when that
+// lasts: the access may be another by then.
+void AttemptFollower::until_end(const AttemptObjects& objects, AttemptPods& pods,
+                                std::string version) {
+  bool was_looked_at = false;
+  answered_ = Deadline::Clock::now();
   while (true) {
-    const json list = objects.pods(call_deadline());
-    pods.keep_only(pods_of(list));
-    std::string version = version_of(list);
-    if (look(objects, pods)) return;
-    while (!version.empty())
+    std::string trouble;
+    try {
+      if (version.empty()) {
+        const json list = objects.pods(call_deadline());
+        pods.keep_only(pods_of(list));
+        version = version_of(list);
+        was_looked_at = false;
+      }
+      if (!was_looked_at && look(objects, pods, version)) return;
+      was_looked_at = true;
       if (watch_once(objects, pods, version)) return;
+      continue;
+    } catch (const PeerError& error) {
+      trouble = error.what();
+    } catch (const TimeoutError& error) {
+      trouble = error.what();
+    } catch (const ProtocolError& error) {
+      trouble = error.what();
+    }
+    if (Deadline::Clock::now() - answered_ > kSameAccess) throw PeerError(trouble);
+    wait_after(trouble);
   }
 }
 
@@ -156,8 +185,10 @@ bool AttemptFollower::watch_once(const AttemptObjects& objects, AttemptPods& pod
                                  std::string& version) {
   HttpReplyReader watch = objects.watch_pods(version, Deadline::after(kWatchHeadTime));
   if (watch.status() != 200) {
-    version.clear();
-    if (watch.status() == kGone) return false;
+    if (watch.status() == kGone) {
+      version.clear();
+      return false;
+    }
     throw PeerError(fmt::format("the API server refuses to watch pods ({})", watch.status()));
   }
   std::string text;
@@ -181,7 +212,7 @@ bool AttemptFollower::watch_once(const AttemptObjects& objects, AttemptPods& pod
     const bool stop = stop_asked() && !stop_sent_;
     const auto patience = stop_sent_ ? kStopTime : std::chrono::milliseconds(kJobTime);
     if (!changed && !stop && Deadline::Clock::now() - looked < patience) continue;
-    if (look(objects, pods)) return true;
+    if (look(objects, pods, version)) return true;
     looked = Deadline::Clock::now();
   }
 }
@@ -211,12 +242,13 @@ bool AttemptFollower::take_event(const std::string& line, AttemptPods& pods,
 }
 
 // Asks for the Job, and says what is known. True when the attempt has ended.
-bool AttemptFollower::look(const AttemptObjects& objects, AttemptPods& pods) {
+bool AttemptFollower::look(const AttemptObjects& objects, AttemptPods& pods, std::string& version) {
   if (stop_asked() && !stop_sent_) {
     objects.remove(call_deadline());
     stop_sent_ = true;
   }
   const auto job = objects.job(call_deadline());
+  answered_ = Deadline::Clock::now();
   AttemptStatus next = status();
   next.tasks = pods.tasks();
   next.workers = pods.running();
@@ -228,7 +260,7 @@ bool AttemptFollower::look(const AttemptObjects& objects, AttemptPods& pods) {
   if (!job) {
     next.state = stop_sent_ ? AttemptState::stopped : AttemptState::lost;
     if (!stop_sent_) next.failure = "its Job is gone: it was deleted, or ended a day ago";
-    finish(objects, pods, next);
+    finish(objects, pods, version, next);
     return true;
   }
   const JobConditions conditions = read_job(*job);
@@ -243,16 +275,45 @@ bool AttemptFollower::look(const AttemptObjects& objects, AttemptPods& pods) {
     if (!stop_sent_) next.exit_code = 0;
   } else {
     next.state = stop_sent_ ? AttemptState::stopped : AttemptState::failed;
-    next.failure = conditions.reason == "DeadlineExceeded"
-                       ? fmt::format("max_run of {} s has passed", max_run_.count())
-                       : fmt::format("{}: {}", conditions.reason, conditions.message);
+    next.failure = fmt::format("{}: {}", conditions.reason, conditions.message);
+    if (conditions.reason == "DeadlineExceeded") {
+      next.failure = fmt::format("max_run of {} s is over", max_run_.count());
+      next.exit_code = kTimeOverCode;
+    }
   }
-  finish(objects, pods, next);
+  const json spec = job->value("spec", json::object());
+  finish(objects, pods, version, next, spec.value("completions", 0));
   return true;
 }
 
-void AttemptFollower::finish(const AttemptObjects& objects, AttemptPods& pods,
-                             AttemptStatus status) {
+// When a Job fails, its controller removes the pods that have not failed yet, as far as it knows:
+// the one that failed first may be among them, and a list says nothing of a pod that is gone. A
+// watch does: how it ended comes with its removal. `count`: the pods of the Job.
+void AttemptFollower::see_ends(const AttemptObjects& objects, AttemptPods& pods,
+                               std::string& version, int count) const {
+  const Deadline deadline = call_deadline();
+  std::string text;
+  try {
+    HttpReplyReader watch = objects.watch_pods(version, deadline);
+    if (watch.status() != 200) return;
+    while (!pods.all_seen_to_end(count)) {
+      const std::string piece = watch.read(deadline);
+      if (piece.empty()) return;
+      text += piece;
+      std::size_t begin = 0;
+      for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1)
+        if (!take_event(text.substr(begin, end - begin), pods, version)) return;
+      text.erase(0, begin);
+    }
+  } catch (const TimeoutError&) {  // what is not known then stays unknown
+  } catch (const PeerError&) {
+  }
+}
+
+void AttemptFollower::finish(const AttemptObjects& objects, AttemptPods& pods, std::string& version,
+                             AttemptStatus status, int count) {
+  if (status.state == AttemptState::failed && !version.empty() && !pods.all_seen_to_end(count))
+    see_ends(objects, pods, version, count);
   pods.keep_only(pods_of(objects.pods(call_deadline())));
   pods.all_have_ended();
   while (!pods.logs_done()) {
@@ -269,6 +330,7 @@ void AttemptFollower::finish(const AttemptObjects& objects, AttemptPods& pods,
       status.exit_code = cause->exit_code;
     }
   change([&](AttemptStatus& known) { known = status; });
+  pods.forget_positions();
 }
 
 }  // namespace cohort::engine::kubernetes

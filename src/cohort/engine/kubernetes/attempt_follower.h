@@ -36,11 +36,15 @@ class AttemptFollower {
  private:
   void run();
   void follow();
-  void until_end(const AttemptObjects& objects, AttemptPods& pods);
+  void wait_after(const std::string& trouble);  // shows it, and waits before the next try
+  void until_end(const AttemptObjects& objects, AttemptPods& pods, std::string version);
   bool watch_once(const AttemptObjects& objects, AttemptPods& pods, std::string& version);
   bool take_event(const std::string& line, AttemptPods& pods, std::string& version) const;
-  bool look(const AttemptObjects& objects, AttemptPods& pods);
-  void finish(const AttemptObjects& objects, AttemptPods& pods, AttemptStatus status);
+  bool look(const AttemptObjects& objects, AttemptPods& pods, std::string& version);
+  void finish(const AttemptObjects& objects, AttemptPods& pods, std::string& version,
+              AttemptStatus status, int count = 0);
+  void see_ends(const AttemptObjects& objects, AttemptPods& pods, std::string& version,
+                int count) const;
   void change(const std::function<void(AttemptStatus& status)>& change);
   bool stop_asked() const;
 
@@ -54,6 +58,7 @@ class AttemptFollower {
   // Of the thread alone.
   bool stop_sent_ = false;
   std::chrono::seconds max_run_{0};
+  Deadline::Clock::time_point answered_;  // by the API server, when it was asked for the Job
   std::thread thread_;
 };
 

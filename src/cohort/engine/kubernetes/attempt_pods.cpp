@@ -1,6 +1,8 @@
 #include "cohort/engine/kubernetes/attempt_pods.h"
 
 #include <algorithm>
+#include <csignal>
+#include <tuple>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/files.h"
@@ -8,6 +10,7 @@
 #include "cohort/base/text.h"
 #include "cohort/launch/ending/root_cause.h"
 #include "cohort/launch/output/error_line.h"
+#include "cohort/launch/output/task_log.h"
 
 namespace cohort::engine::kubernetes {
 namespace {
@@ -18,19 +21,31 @@ using nlohmann::json;
 constexpr std::size_t kMostWords = 256 * 1024;  // of a log's end
 constexpr std::size_t kMostNames = std::size_t{16} << 20;
 
-std::string error_in(const fs::path& file, const launch::ExitStatus& exit) {
+// What the log at record.log says of the task's end.
+void read_words(launch::TaskRecord& record) {
   std::error_code code;
-  if (!fs::exists(file, code)) return "";
-  const std::string text = read_file(file);
+  if (!fs::exists(record.log, code)) return;
+  const std::string text = read_file(record.log);
   launch::ErrorLine error;
+  launch::LastLines last;
   const std::size_t from = text.size() > kMostWords ? text.size() - kMostWords : 0;
-  for (const std::string& line : split(std::string_view(text).substr(from), '\n')) error.add(line);
-  return error.text(exit);
+  for (const std::string& line : split(std::string_view(text).substr(from), '\n')) {
+    error.add(line);
+    last.add(line, /*is_redraw=*/false);
+  }
+  record.last_lines = last.lines();
+  record.error_line = error.text(*record.exit);
 }
 
 launch::ExitStatus exit_of(int code) {
   return code > 128 && code < 160 ? launch::ExitStatus{.signal = code - 128}
                                   : launch::ExitStatus{.code = code};
+}
+
+// Its Job's controller ended it, since another had failed or the job was to end.
+bool was_removed(const PodStatus& pod) {
+  return pod.is_leaving && pod.exit_code &&
+         (exit_of(*pod.exit_code).signal == SIGTERM || exit_of(*pod.exit_code).signal == SIGKILL);
 }
 
 // Without an exit code there is no more to say than what Kubernetes says.
@@ -89,14 +104,14 @@ void AttemptPods::set(const PodStatus& pod) {
   if (has_begun && !one.log)
     one.log = std::make_unique<PodLog>(access_, objects_.log_path(pod.name),
                                        log_file(pod.index, one.number));
-  if (one.log && pod.has_ended()) one.log->pod_has_ended();
+  if (one.log && pod.has_ended()) one.log->pod_has_ended(pod.last_lines);
 }
 
 void AttemptPods::gone(const std::string& uid) {
   const auto found = pods_.find(uid);
   if (found == pods_.end()) return;
   found->second.is_gone = true;
-  if (found->second.log) found->second.log->pod_has_ended();
+  if (found->second.log) found->second.log->pod_has_ended(found->second.pod.last_lines);
 }
 
 void AttemptPods::keep_only(const std::vector<PodStatus>& pods) {
@@ -108,13 +123,26 @@ void AttemptPods::keep_only(const std::vector<PodStatus>& pods) {
 
 void AttemptPods::all_have_ended() {
   for (auto& [uid, one] : pods_)
-    if (one.log) one.log->pod_has_ended();
+    if (one.log) one.log->pod_has_ended(one.pod.last_lines);
 }
 
 bool AttemptPods::logs_done() const {
   return std::all_of(pods_.begin(), pods_.end(), [](const auto& entry) {
     return !entry.second.log || entry.second.log->is_done();
   });
+}
+
+bool AttemptPods::all_seen_to_end(int count) const {
+  for (int index = 0; index < count; ++index)
+    if (newest(index) == nullptr) return false;
+  return std::all_of(pods_.begin(), pods_.end(), [](const auto& entry) {
+    return entry.second.pod.has_ended() || entry.second.is_gone;
+  });
+}
+
+void AttemptPods::forget_positions() const {
+  for (const auto& [uid, place] : names_)
+    PodLog::forget_position(log_file(place.first, place.second));
 }
 
 const AttemptPods::Known* AttemptPods::newest(int index) const {
@@ -161,9 +189,13 @@ std::optional<AttemptPods::Cause> AttemptPods::root_cause() const {
   std::vector<const PodStatus*> ended;
   for (const auto& [uid, one] : pods_)
     if (one.pod.phase == PodStatus::Phase::failed) ended.push_back(&one.pod);
-  std::stable_sort(ended.begin(), ended.end(),
-                   [](const auto* a, const auto* b) { return a->ended < b->ended; });
+  const auto order = [](const PodStatus& pod) {
+    return std::tuple(was_removed(pod), pod.ended, pod.is_leaving, pod.index, pod.uid);
+  };
+  std::sort(ended.begin(), ended.end(),
+            [&](const auto* a, const auto* b) { return order(*a) < order(*b); });
   for (const PodStatus* pod : ended) {
+    if (was_removed(*pod) && !failures.empty()) break;
     const Known& one = pods_.at(pod->uid);
     // An eviction breaks what the others do, whatever they say of it.
     if (!pod->exit_code || pod->reason == "Evicted" || pod->reason == "EvictionByEvictionAPI" ||
@@ -176,7 +208,7 @@ std::optional<AttemptPods::Cause> AttemptPods::root_cause() const {
     record.exit = exit_of(*pod->exit_code);
     const auto begin = parse_timestamp(pod->started), end = parse_timestamp(pod->ended);
     if (begin && end) record.ran_for = std::chrono::milliseconds((*end - *begin) / 1'000'000);
-    record.error_line = error_in(record.log, *record.exit);
+    read_words(record);
     record.last_word = pod->last_word;
     if (pod->reason == "OOMKilled") record.memory_evidence = "Kubernetes says OOMKilled";
     failures.push_back(record);

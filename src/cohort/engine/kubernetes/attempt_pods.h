@@ -29,6 +29,9 @@ class AttemptPods {
   void keep_only(const std::vector<PodStatus>& pods);  // a list: others are gone
   void all_have_ended();
   bool logs_done() const;
+  // Each index below `count` has had a pod, and all pods that are known have ended or are gone.
+  bool all_seen_to_end(int count) const;
+  void forget_positions() const;  // of the logs: none is read again
 
   std::vector<TaskStatus> tasks() const;  // the newest pod of each index
   int running() const;                    // workers

@@ -69,7 +69,10 @@ AttemptStatus KubernetesEngine::observe(const fs::path& folder) const {
             .failure = fmt::format("the attempt's folder '{}' was removed", folder.string())};
   }
   AttemptStatus status = known(folder);
-  if (!has_ended(status.state)) follow(folder);
+  if (has_ended(status.state)) return status;
+  follow(folder);
+  std::error_code code;
+  if (fs::exists(AttemptFolder{folder}.stop_mark(), code)) status.state = AttemptState::stopping;
   return status;
 }
 

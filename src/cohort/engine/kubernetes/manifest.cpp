@@ -88,14 +88,18 @@ Json pod_spec(const ManifestInput& input, const PodOptions& options) {
   const jobspec::ResolvedJob& job = input.request.job;
   Json volumes = Json::array(), mounts = Json::array();
   add_volumes(input, options, volumes, mounts);
+  const Json failures{
+      {"fieldRef",
+       {{"fieldPath", "metadata.annotations['batch.kubernetes.io/job-index-failure-count']"}}}};
   const Json container{{"name", kContainer},
                        {"image", image_of(job, options)},
                        {"command", Json::array({options.cohort, "pod-task", "--job", input.name,
                                                 "--last-word", kLastWordFile, kSecretFolder})},
+                       {"env", {{{"name", kFailuresVariable}, {"valueFrom", failures}}}},
                        {"ports", {{{"containerPort", kTaskPort}, {"name", "task"}}}},
                        {"resources", resources(job.instance)},
                        {"terminationMessagePath", kLastWordFile},
-                       {"terminationMessagePolicy", "File"},
+                       {"terminationMessagePolicy", "FallbackToLogsOnError"},
                        {"volumeMounts", mounts}};
   const auto grace = std::chrono::ceil<std::chrono::seconds>(input.asked.grace).count();
   Json spec{{"restartPolicy", "Never"},

@@ -58,7 +58,9 @@ void read_container(const json& container, PodStatus& pod) {
       reason != "Completed" && reason != "Error" && pod.reason.empty())
     pod.reason = reason;
   const json& message = at(terminated, "message");
-  if (message.is_string()) pod.last_word = decode_last_word(message.get<std::string>());
+  if (!message.is_string()) return;
+  pod.last_word = decode_last_word(message.get<std::string>());
+  if (pod.last_word.kind == LastWord::Kind::none) pod.last_lines = message.get<std::string>();
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ struct PodStatus {
   std::string reason;            // in Kubernetes' words: "OOMKilled", "Evicted"; "": none
   std::string message;           // of an eviction
   LastWord last_word;
-  std::string waits_for;  // a sentence, of one that does not run yet
+  std::string last_lines;  // of the log of a failed container that left no last word; "": unknown
+  std::string waits_for;   // a sentence, of one that does not run yet
 
   bool has_ended() const { return phase == Phase::succeeded || phase == Phase::failed; }
 };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cohort/engine/kubernetes/log_position.h"
+#include "cohort/engine/kubernetes/pod_log.h"
 
 namespace cohort::engine::kubernetes {
 namespace {
@@ -35,6 +36,25 @@ TEST(PodStatuses, AnEndedContainerTellsCodeTimesReasonAndLastWord) {
   EXPECT_EQ(status.last_word.message, "no data");
   EXPECT_EQ(status.index, -1);
   EXPECT_TRUE(status.has_ended());
+}
+
+TEST(PodStatuses, AMessageThatIsNoLastWordIsTheEndOfTheLog) {
+  json pod = json::parse(R"({"status": {"containerStatuses": [{"state": {"terminated": {
+      "exitCode": 134, "message": "terminate called\n  what():  no data\n"}}}]}})");
+  const PodStatus status = read_pod(pod);
+  EXPECT_EQ(status.last_word.kind, LastWord::Kind::none);
+  EXPECT_EQ(status.last_lines, "terminate called\n  what():  no data\n");
+}
+
+TEST(PodLogs, OnlyWhatIsMissingOfTheLastLinesIsAdded) {
+  EXPECT_EQ(missing_behind("a\nb\n", "a\nb\n"), "");
+  EXPECT_EQ(missing_behind("a\nb\n", "b\nc\nd\n"), "c\nd");
+  EXPECT_EQ(missing_behind("line 1\nline 2\n", "e 2\nline 3\n"), "line 3");  // cut at 2,048 bytes
+  EXPECT_EQ(missing_behind("a\nb", "b"), "");
+  EXPECT_EQ(missing_behind("a\nb\n", "c\n"), std::nullopt);
+  EXPECT_EQ(missing_behind("a\nb\n", "bc\nd\n"), std::nullopt);  // no end of a line
+  EXPECT_EQ(missing_behind("", "c\n"), std::nullopt);
+  EXPECT_EQ(missing_behind("a\n", ""), std::nullopt);
 }
 
 TEST(PodStatuses, WhatIsNoPodIsHarmless) {

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <ctime>
@@ -26,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using cluster::Environment;
+
+constexpr std::uint64_t kMostFailures = 1'000'000;
 
 Secret secret_of_pod(const fs::path& mounted) {
   std::string text = read_file(mounted / kSecretFile);
@@ -51,8 +54,12 @@ int incarnation_by_time() {
 Environment pod_environment(const launch::JobOptions& asked, const Pods& pods, int index,
                             const Environment& inherited) {
   Environment environment = inherited;
-  const cluster::Role role =
-      pod_role(asked, pods, index, asked.elastic ? incarnation_by_time() : 0);
+  cluster::Role role = pod_role(asked, pods, index, asked.elastic ? incarnation_by_time() : 0);
+  // Tasks of one attempt meet by its number: only one that is alone can count its own failures.
+  if (pods.count() == 1)
+    if (const auto failures = parse_unsigned(inherited.find_value(kFailuresVariable).value_or("")))
+      role.attempt = 1 + static_cast<int>(std::min<std::uint64_t>(*failures, kMostFailures));
+  environment.erase(kFailuresVariable);
   cluster::write_all_dialects(role, environment);
   if (asked.threads_per_task)
     environment["OMP_NUM_THREADS"] = std::to_string(*asked.threads_per_task);
@@ -154,6 +161,11 @@ int run_pod_task(AttemptRequest request, launch::JobOptions asked, const PodPlac
   if (!missing.empty())
     throw InvalidInput(fmt::format("the job cannot start: {}", join(missing, "; ")),
                        {.advice = "Put it into the image or on a volume, and submit again."});
+  for (const fs::path& folder : {request.output, request.model}) {
+    std::error_code code;
+    if (!folder.empty() && !fs::create_directories(folder, code) && code)
+      throw SystemError(fmt::format("cannot make the folder '{}'", folder.string()), code.value());
+  }
   return run_program(task_start(request, request.job.program, environment), secret, place);
 }
 

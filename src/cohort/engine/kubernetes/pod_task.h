@@ -15,6 +15,10 @@ inline constexpr const char* kRequestFile = "attempt.json";
 inline constexpr const char* kSecretFile = "secret";
 inline constexpr const char* kSourceFile = "source.tar.gz";
 
+// How many pods of the same index failed before this one, as Kubernetes tells its pods; it has the
+// note where backoffLimitPerIndex is set, from 1.29 on.
+inline constexpr const char* kFailuresVariable = "COHORT_POD_FAILURES";
+
 struct PodPlace {
   std::string job, service;         // their names
   int index = 0;                    // JOB_COMPLETION_INDEX

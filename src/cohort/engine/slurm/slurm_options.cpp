@@ -20,7 +20,8 @@ struct Decided {
   const char* advice;
 };
 constexpr Decided kDecided[] = {
-    {"array", "Submit one job for each element: each has its own state, logs and model."},
+    {"array",
+     "Give it to cohort submit: each element is a job with its own state, logs and model."},
     {"job-name", "The field name says it."},
     {"ntasks", "The field instance_count says it."},
     {"cpus-per-task", "The field cores says it."},
