@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := build
-.PHONY: help setup build page wheel demo test test-frameworks test-soak soak-elastic bench bench-build format install clean
+.PHONY: help setup build page wheel demo test test-frameworks test-versions test-soak soak-elastic bench bench-build format install clean
 MAKEFLAGS += --no-print-directory
 
 PREFIX ?= /usr/local
@@ -44,6 +44,9 @@ test: build ## build, then run every test but the frameworks' and the slow ones;
 
 test-frameworks: build ## run TensorFlow and PyTorch programs; installs both into .venv-frameworks
 	@tests/frameworks/run
+
+test-versions: build ## run the Python suites with the oldest and newest torch and TensorFlow (.venv-versions, 11 GB)
+	@tests/frameworks/versions
 
 test-soak: build ## run the tests that take tens of minutes (label slow)
 	@ctest --test-dir build -L slow --output-on-failure

@@ -161,6 +161,35 @@ class Alias(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "args must be a tuple, not int"):
             in_thread(seen.append, 1)
 
+    def test_rank_and_size_of_the_environment(self):
+        from horovod.runner.common.util.env import get_env_rank_and_size
+
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("HOROVOD_", "OMPI_", "PMI"))}
+        for variables, expected in (
+            ({}, (0, 1)),
+            ({"HOROVOD_RANK": "2", "HOROVOD_SIZE": "5", "OMPI_COMM_WORLD_RANK": "1"}, (2, 5)),
+            ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "3"}, (1, 3)),
+            ({"PMI_RANK": "0", "PMI_SIZE": "2"}, (0, 2)),
+        ):
+            with self.subTest(variables), unittest.mock.patch.dict(os.environ, {**own, **variables}, clear=True):
+                self.assertEqual(get_env_rank_and_size(), expected)
+        with unittest.mock.patch.dict(os.environ, {**own, "HOROVOD_SIZE": "2"}, clear=True):
+            with self.assertRaisesRegex(RuntimeError, "has HOROVOD_SIZE, but not HOROVOD_RANK"):
+                get_env_rank_and_size()
+
+    def test_versions_are_compared_by_their_numbers(self):
+        from horovod.common.util import is_version_greater_equal_than
+
+        for version, target, expected in (
+            ("2.6.0", "2.6.0", True),
+            ("2.5.9", "2.6.0", False),
+            ("2.12.0-rc1", "2.6.0", True),
+            ("2.13.0+cpu", "2.13.1", False),
+        ):
+            self.assertEqual(is_version_greater_equal_than(version, target), expected, version)
+        with self.assertRaisesRegex(ValueError, "version '2.6' must begin with three numbers"):
+            is_version_greater_equal_than("2.6", "2.6.0")
+
     def test_the_version_names_the_interface_and_cohort(self):
         self.assertEqual(horovod.__version__, f"0.28.1+cohort.{cohort.__version__}")
 

@@ -37,9 +37,9 @@ def finish(process, timeout=60):
     return process.returncode, output
 
 
-def job_command(ranks, *program, options=()):
+def job_command(ranks, *program, options=(), python=sys.executable):
     folder = tempfile.mkdtemp(prefix="cohort-python-", dir=os.environ.get("TEST_TMPDIR"))
-    return [BIN / "cohort", "run", "-n", ranks, "--output", pathlib.Path(folder, "out"), *options, "--", sys.executable,
+    return [BIN / "cohort", "run", "-n", ranks, "--output", pathlib.Path(folder, "out"), *options, "--", python,
             *program]  # fmt: skip
 
 

@@ -99,9 +99,14 @@ class DistributedKeras2(Distributed):
         self.__dict__["_exchanged"] = True
         return [(grad, variable) for grad, (_, variable) in zip(reduced, pairs)]
 
-    def _compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
-        """Of the legacy optimizers; the others have compute_gradients."""
-        return self._exchanged_pairs(super()._compute_gradients(*args, **kwargs))  # type: ignore[misc]
+    def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None) -> Any:
+        """Of the legacy optimizers. The others have compute_gradients instead; programs call it by either name."""
+        base: Any = super()
+        if not hasattr(base, "_compute_gradients"):
+            if grad_loss is not None:
+                raise ValueError(f"{type(self).__name__} takes no grad_loss: the legacy optimizers of Keras 2 do")
+            return self.compute_gradients(loss, var_list, tape=tape)
+        return self._exchanged_pairs(base._compute_gradients(loss, var_list, grad_loss, tape))
 
     def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
         return self._exchanged_pairs(super().compute_gradients(*args, **kwargs))  # type: ignore[misc]

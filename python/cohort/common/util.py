@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import warnings
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, TypeVar
 
 T = TypeVar("T")
 
@@ -36,6 +37,18 @@ def env(**variables: Optional[str]) -> Iterator[None]:
         yield
     finally:
         set_all(before)
+
+
+def is_version_greater_equal_than(ver: str, target: str) -> bool:
+    """Whether a version is `target` or later, by their first three numbers: "2.12.0-tf" is that of "2.12.0"."""
+
+    def numbers(version: str) -> Tuple[int, ...]:
+        found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+        if found is None:
+            raise ValueError(f"version '{version}' must begin with three numbers, as 2.12.0 does")
+        return tuple(map(int, found.groups()))
+
+    return numbers(ver) >= numbers(target)
 
 
 def num_rank_is_power_2(num_rank: int) -> bool:

@@ -14,8 +14,8 @@ from tensorflow.python.framework import ops
 
 from cohort.common import basics, process_sets, signals
 from cohort.common.basics import (  # noqa: F401
-    Adasum, Average, Max, Min, Product, Sum, ccl_built, cross_rank, cross_size, cuda_built, ddl_built, gloo_built,
-    gloo_enabled, init, is_homogeneous, is_initialized, local_rank, local_size, mpi_built, mpi_enabled,
+    Adasum, Average, HorovodBasics, Max, Min, Product, Sum, ccl_built, cross_rank, cross_size, cuda_built, ddl_built,
+    gloo_built, gloo_enabled, init, is_homogeneous, is_initialized, local_rank, local_size, mpi_built, mpi_enabled,
     mpi_threads_supported, nccl_built, rank, rocm_built, shutdown, size, start_timeline, stop_timeline,
 )  # fmt: skip
 from cohort.common.process_sets import (  # noqa: F401
@@ -25,6 +25,7 @@ from cohort.common.util import get_average_backwards_compatibility_fun, num_rank
 from cohort.tensorflow._library import bits, factor_of, operations
 from cohort.tensorflow.util import _executing_eagerly
 
+_basics = HorovodBasics()
 handle_average_backwards_compatibility = get_average_backwards_compatibility_fun(basics)
 check_num_rank_power_of_2 = num_rank_is_power_2
 

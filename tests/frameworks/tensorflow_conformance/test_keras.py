@@ -101,6 +101,51 @@ class Keras(Case):
             self.assert_weights(model, self.trained_on_all(keras.optimizers.SGD(0.1), 3))
             self.assertEqual(int(np.array(optimizer._agg_helper.counter)), 1)
 
+    def computed(self, optimizer, *arguments, **more):
+        """Gradients that one's own loop asks the optimizer for, by the name that scripts use."""
+        if KERAS_3:
+            self.skipTest("optimizers of Keras 3 compute no gradients")
+        return optimizer._compute_gradients(*arguments, **more)
+
+    def test_gradients_that_it_computes_are_exchanged_once(self):
+        variable = tf.Variable([1.0])
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), op=hvd.Sum)
+        pairs = self.computed(optimizer, loss=lambda: variable * float(self.rank), var_list=[variable])
+        self.assert_equal(pairs[0][0], tf.constant([float(sum(range(self.size)))]))
+        optimizer.apply_gradients(pairs)
+        np.testing.assert_allclose(np.array(variable), [1 - sum(range(self.size))])
+        with tf.GradientTape(persistent=True) as tape:
+            loss = variable * float(self.rank)
+        pairs = self.computed(optimizer, loss, [variable], tape=tape)
+        self.assert_equal(pairs[0][0], tf.constant([float(sum(range(self.size)))]))
+        with self.assertRaises(ValueError):
+            optimizer._compute_gradients(loss, [variable], grad_loss=tf.ones([1]), tape=tape)
+
+    def test_gradients_that_it_computes_over_several_passes(self):
+        variable = tf.Variable([0.0, 0.0])
+        local = tf.Variable([0.0])
+        optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0), backward_passes_per_step=2,
+                                             sparse_as_dense=True)  # fmt: skip
+        optimizer.register_local_var(local)
+
+        @tf.function
+        def step(factor):
+            def loss():  # of a part of the variable: its gradient is IndexedSlices
+                return factor * (float(self.rank + 1) * tf.gather(variable, [0]) + local)
+
+            optimizer.apply_gradients(self.computed(optimizer, loss, var_list=[variable, local]))
+
+        # What one step has added up, be it infinite, is not seen in the next one.
+        for number, factor in enumerate((float("inf"), 0.0, 1.0, 1.0, 1.0)):
+            step(tf.constant(factor))
+            self.assertEqual(int(optimizer.iterations), number + 1)
+            if number == 1:
+                variable.assign([0.0, 0.0])
+                local.assign([0.0])
+        np.testing.assert_allclose(variable.numpy(), [-(self.size + 1), 0.0])
+        np.testing.assert_allclose(local.numpy(), [-2.0 / self.size])
+        self.assertEqual(int(optimizer._agg_helper.counter), 1)
+
     def test_gradients_that_are_applied_by_hand_are_exchanged(self):
         variable = tf.Variable([1.0])
         optimizer = hvd.DistributedOptimizer(keras.optimizers.SGD(1.0))

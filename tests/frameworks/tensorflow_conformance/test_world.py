@@ -30,6 +30,8 @@ class World:
             self.assertEqual(int(self.call(lambda: hvd.size_op(zero.process_set_id))), 1)
             self.assertEqual(int(self.call(lambda: hvd.process_set_included_op(zero.process_set_id))), self.rank == 0)
             self.assertEqual(int(self.call(lambda: hvd.process_set_included_op(99))), -2)
+            known = hvd.mpi_ops._basics._get_process_set_ids_and_ranks()  # scripts read it
+            self.assertEqual(known, {0: list(range(self.size)), zero.process_set_id: [0]})
         finally:
             hvd.remove_process_set(zero)
 

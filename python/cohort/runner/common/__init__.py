@@ -1,0 +1,1 @@
+"""Helpers of `horovod.runner` that programs import."""

@@ -1,0 +1,1 @@
+"""Helpers that programs import from `horovod.runner.common.util`."""
