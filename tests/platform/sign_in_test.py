@@ -8,6 +8,7 @@ import sqlite3
 import ssl
 import subprocess
 import sys
+import time
 import unittest
 
 from api_service import COHORT, PATIENCE, ServiceTest, have_tls
@@ -264,15 +265,17 @@ class Sessions(PageTest):
     def test_sign_in_is_limited_in_rate(self):
         service = self.listening()
         connection = service.connection(tcp=True)
-        statuses = []
+        statuses, begin = [], time.monotonic()
         while len(statuses) < 1000 and 429 not in statuses:
             service.send(connection, "POST", "/v1/session", {"token": "ct_guess"}, headers={"Origin": service.address})
             answer = connection.getresponse()
             answer.read()
             statuses.append(answer.status)
         connection.close()
-        self.assertEqual(statuses[-1], 429, len(statuses))
-        self.assertEqual(set(statuses[:-1]), {401})
+        # 200 at once and 50 a second; a machine that is slower than that never gets there.
+        allowed = 200 + 50 * (time.monotonic() - begin)
+        self.assertTrue(statuses[-1] == 429 or len(statuses) <= allowed, f"{len(statuses)} of {allowed}")
+        self.assertLessEqual(set(statuses[:-1]), {401})
         # Those who are signed in go on.
         self.assertEqual(service.call("POST", "/v1/links", token=service.token).status, 201)
 
