@@ -100,9 +100,10 @@ class Pod:
             file = self.cluster.folder / self.name / "hosts"
             file.write_text(hosts)
             words = ["unshare", "--mount", "sh", "-c", f"mount --bind {file} /etc/hosts && exec \"$@\"", "sh", *words]
-        failed = [pod for pod in self.cluster.of(self.job) if pod.index == self.index and pod is not self]
+        failed = [pod for pod in self.cluster.of(self.job) if pod.index == self.index and pod is not self
+                  and not pod.object["status"].get("conditions")]  # an eviction is no failure of its own
         env = {"PATH": os.environ["PATH"], "HOME": str(self.cluster.folder), "JOB_COMPLETION_INDEX": str(self.index),
-               "COHORT_POD_FAILURES": str(len(failed)) if self.container()["env"][0]["name"] == "COHORT_POD_FAILURES" else "",
+               self.container()["env"][0]["name"]: str(len(failed)),  # job-index-failure-count
                "TMPDIR": str(self.cluster.folder / self.name)}
         self.cluster.starts[self.job["metadata"]["name"], self.index] += 1
         self.process = subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -59,14 +59,13 @@ AttemptStatus AttemptFollower::status() const {
   return status_;
 }
 
+// Called by its own thread alone. Written down first: the end of the logs is told by the file.
 void AttemptFollower::change(const std::function<void(AttemptStatus&)>& change) {
-  AttemptStatus next;
-  {
-    const std::lock_guard lock(mutex_);
-    change(status_);
-    next = status_;
-  }
+  AttemptStatus next = status();
+  change(next);
   if (std::error_code code; fs::is_directory(folder_, code)) write_status(folder_, next);
+  const std::lock_guard lock(mutex_);
+  status_ = std::move(next);
 }
 
 // Without its folder an attempt has no owner.
