@@ -155,6 +155,20 @@ test('a failed job says why, and its log opens at the task to blame', async () =
   await open(`/jobs/${broken}/logs?errors=1`, 'broken');
   await shows_line(page, 'FileNotFoundError');
   await until('the mark', async () => (await page.locator('.log-current').count()) === 1);
+  // Resumed by its button it fails again; the log of each attempt can be chosen.
+  await open(`/jobs/${broken}/logs`, 'broken');
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click();
+  await until('a second attempt that failed', async () => {
+    const { attempt, state } = await service.job(broken);
+    return attempt === 2 && state === 'failed';
+  });
+  await page.getByRole('combobox', { name: 'Attempt' }).selectOption('1');
+  await until('the address to say so', () => new URL(page.url()).searchParams.get('attempt') === '1');
+  await shows_line(page, 'FileNotFoundError');
+  await page.getByRole('button', { name: 'Go to time' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Go', exact: true }).click();
+  await shows_line(page, 'step=1 ');
 });
 
 test('an elastic job: a killed worker, then one more; the timeline tells', async () => {
