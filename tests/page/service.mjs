@@ -22,13 +22,23 @@ export async function until(what, condition, limit_ms = kPatienceMs) {
   }
 }
 
-/** A port that is free now: a service that is started again must have the address of the one before. */
+/**
+ * A port that is free now: a service that is started again must have the address of the one before. Below those that the
+ * kernel gives to connections (32768 and more), so that none takes it while the service is away.
+ */
 async function free_port() {
-  const server = createServer();
-  await new Promise((done) => server.listen(0, '127.0.0.1', done));
-  const { port } = server.address();
-  await new Promise((done) => server.close(done));
-  return port;
+  for (let tries = 0; ; ++tries) {
+    const port = 15_000 + Math.floor(Math.random() * 17_000);
+    const server = createServer();
+    try {
+      await new Promise((done, failed) => server.once('error', failed).listen(port, '127.0.0.1', done));
+      return port;
+    } catch (error) {
+      if (tries === 100) throw error;
+    } finally {
+      await new Promise((done) => server.close(done));
+    }
+  }
 }
 
 export class Service {

@@ -17,6 +17,12 @@ let service, browser, page, first, second, broken, elastic;
 before(async () => {
   service = await Service.start('--cores', 6);
   browser = await Browser.start();
+  // Before the first job the list says how to submit one.
+  const newcomer = await browser.person(service, { still: true });
+  await newcomer.getByText('cohort submit').first().waitFor();
+  await shoot(newcomer, 'empty-light');
+  assert.deepEqual(await axe_violations(newcomer), []);
+  await newcomer.context().close();
   const one = { cores: 0.5, metric_definitions: metrics };
   [first, second, broken, elastic] = await Promise.all([
     service.submit(kProgram('curve.py', 200, 0.002, 0.1), { ...one, name: 'resnet-small', tags: { team: 'vision' }, hyperparameters: { depth: 18 } }),
@@ -29,7 +35,7 @@ before(async () => {
   await Promise.all([second, elastic].map((job) => service.reaches(job, 'running')));
 });
 after(async () => {
-  writeFileSync(join(service.folder, 'end'), '');
+  if (service) writeFileSync(join(service.folder, 'end'), '');
   await browser?.close();
   await service?.remove();
 });
@@ -72,6 +78,24 @@ test('the list is live, found by search, opened by the keyboard', async () => {
   await page.getByRole('dialog').getByRole('button', { name: 'Stop the job' }).click();
   await service.reaches(late, 'stopped');
   await page.getByText('stopped', { exact: true }).first().waitFor();
+});
+
+test('a job is cloned, edited, checked and submitted from the page', async () => {
+  await open(`/jobs/${first}`, 'resnet-small');
+  await page.getByRole('button', { name: 'Clone' }).click();
+  const field = page.getByRole('textbox', { name: 'Job description' });
+  const spec = JSON.parse(await field.inputValue());
+  await field.fill('{"name": ');
+  await page.getByRole('button', { name: 'Check' }).click();
+  await page.getByText('Not JSON').waitFor();
+  await field.fill(JSON.stringify({ ...spec, name: 'resnet-clone' }));
+  await page.getByRole('button', { name: 'Check' }).click();
+  await page.getByText('would accept').waitFor();
+  await page.getByRole('button', { name: 'Submit a new job' }).click();
+  await page.getByRole('heading', { name: 'resnet-clone' }).waitFor();
+  const { jobs } = await service.call('GET', '/v1/jobs?name=resnet-clone');
+  assert.equal(jobs.length, 1);
+  await service.reaches(jobs[0].id, 'succeeded');
 });
 
 test('charts are live and saved as CSV and PNG; a reload goes on', async () => {
@@ -131,6 +155,20 @@ test('a failed job says why, and its log opens at the task to blame', async () =
   await open(`/jobs/${broken}/logs?errors=1`, 'broken');
   await shows_line(page, 'FileNotFoundError');
   await until('the mark', async () => (await page.locator('.log-current').count()) === 1);
+  // Resumed by its button it fails again; the log of each attempt can be chosen.
+  await open(`/jobs/${broken}/logs`, 'broken');
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click();
+  await until('a second attempt that failed', async () => {
+    const { attempt, state } = await service.job(broken);
+    return attempt === 2 && state === 'failed';
+  });
+  await page.getByRole('combobox', { name: 'Attempt' }).selectOption('1');
+  await until('the address to say so', () => new URL(page.url()).searchParams.get('attempt') === '1');
+  await shows_line(page, 'FileNotFoundError');
+  await page.getByRole('button', { name: 'Go to time' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Go', exact: true }).click();
+  await shows_line(page, 'step=1 ');
 });
 
 test('an elastic job: a killed worker, then one more; the timeline tells', async () => {

@@ -12,6 +12,7 @@ export interface Run {
   name: string;
   state: JobState;
   started: number; // milliseconds since 1970; 0: not yet
+  ended: number; // the same
 }
 
 export interface Range {
@@ -21,6 +22,7 @@ export interface Range {
 
 const kMostStreams = 2; // browsers allow six connections to one host
 const kPollMs = 5000;
+const kLateMs = 60_000; // so long after its end the service may still read values from a job's log
 const kPoints = 1000;
 const kShare = 8; // drawing takes at most one part in so many of the time
 
@@ -38,15 +40,24 @@ class RunCurves {
 
   async start(): Promise<void> {
     await this.read();
-    if (this.abort.signal.aborted || has_ended(this.run.state)) return;
-    if (this.streams) this.follow();
-    else this.timer = window.setInterval(() => void this.read().catch(() => undefined), kPollMs);
+    if (this.abort.signal.aborted) return;
+    if (this.streams && !has_ended(this.run.state)) this.follow();
+    else if (this.may_grow()) this.timer = window.setInterval(() => this.read_again(), kPollMs);
   }
 
   close(): void {
     this.abort.abort();
     this.stream?.close();
     clearInterval(this.timer);
+  }
+
+  private may_grow(): boolean {
+    return !has_ended(this.run.state) || Date.now() - this.run.ended < kLateMs;
+  }
+
+  private read_again(): void {
+    if (!this.may_grow()) clearInterval(this.timer);
+    this.read().catch(() => undefined); // the curves stay as they are until it answers again
   }
 
   async detail(name: string, from: number, to: number): Promise<Curve | null> {

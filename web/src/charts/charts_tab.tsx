@@ -11,7 +11,8 @@ import { ChartBoard } from './chart_board';
 const kMostRuns = 8;
 
 export function run_of(job: JobDetail): Run {
-  return { id: job.id, name: job.name || job.id, state: job.state, started: job.started ? Date.parse(job.started) : 0 };
+  const millis = (time: string | null): number => (time ? Date.parse(time) : 0);
+  return { id: job.id, name: job.name || job.id, state: job.state, started: millis(job.started), ended: millis(job.ended) };
 }
 
 /** The charts of a job; others, named in the address, are drawn over them. */

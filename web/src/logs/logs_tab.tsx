@@ -24,7 +24,7 @@ export function LogsTab({ job }: { job: JobDetail }) {
   const panes = asked.length > 0 ? asked : [first];
   const shown = shown_query(query);
 
-  const [following, set_following] = useState(asked.length === 0 && shown === null);
+  const [following, set_following] = useState(shown === null);
   const [times, set_times] = useState(true);
   const [command, set_command] = useState<PaneCommand | null>(null);
   const send = (what: PaneCommand['what'], time?: Date): void =>
