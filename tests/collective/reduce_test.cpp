@@ -76,29 +76,6 @@ TEST_P(Reduce, AllSizesOfMessageInOwnAndGroupMemory) {
     });
 }
 
-TEST_P(Reduce, OutOfOwnMemoryIntoGroupMemory) {
-  for (const int size : {2, 3, 4})
-    spawn(size, [&](Group& group) {
-      for (const std::size_t count : {1ul, 1024ul, 1025ul, 5000ul, 65'537ul, 300'001ul})
-        for (const bool all : {true, false}) {  // or rank 0 alone
-          const ReferenceOptions options{ReduceOp::average, 0.5, 1.5};
-          const auto inputs = contributions(DataType::f32, count, size);
-          const Bytes expected = reference_reduce(DataType::f32, inputs, options);
-          const Bytes& own = inputs[group.rank()];
-          const Bytes before = own;
-          Bytes separate(own.size());
-          const Buffer shared = group.allocate(own.size());
-          std::byte* out = all || group.rank() == 0 ? shared.data() : separate.data();
-          group.all_reduce(
-              own.data(), out, count, DataType::f32,
-              {.op = options.op, .pre_scale = options.pre_scale, .post_scale = options.post_scale});
-          EXPECT_EQ(first_difference(Bytes(out, out + own.size()), expected), -1)
-              << count << " by " << size << " ranks, by all " << all;
-          EXPECT_EQ(first_difference(own, before), -1);
-        }
-    });
-}
-
 TEST_P(Reduce, ManyRanks) {
   for (const int size : {1, 6, 7, 8, 13})
     spawn(size, [&](Group& group) {

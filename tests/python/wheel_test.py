@@ -90,6 +90,12 @@ class Wheels(unittest.TestCase):
         needed = [line for line in self.metadata(self.cohort).get_all("Requires-Dist", []) if "extra ==" not in line]
         self.assertEqual(needed, [])
 
+    def test_both_have_the_license(self):
+        for wheel in (self.cohort, self.horovod):
+            with zipfile.ZipFile(wheel) as archive:
+                names = [name for name in archive.namelist() if name.endswith("/LICENSE")]
+                self.assertEqual([archive.read(name).decode() for name in names], [(TREE / "LICENSE").read_text()])
+
     def test_nothing_compiled_knows_a_python_or_a_framework(self):
         names = []
         for name, file in self.programs_and_libraries():

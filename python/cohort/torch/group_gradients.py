@@ -16,9 +16,8 @@ _all: "weakref.WeakSet[GroupGradients]" = weakref.WeakSet()
 
 
 class GroupGradients:
-    """Places for the sums of large gradients, in memory that the other ranks of this host reach. A reduction out of
-    the gradient into its place copies less than one that works in place somewhere else: only what other ranks add up.
-    A gradient that lies in its place already is not copied at all. Confined to one thread at a time.
+    """Moves `.grad` of large parameters to memory that the other ranks of this host reach, where a reduction in place
+    copies nothing: one copy of the gradient instead of two through staging buffers. Confined to one thread at a time.
     """
 
     def __init__(self) -> None:
@@ -26,20 +25,20 @@ class GroupGradients:
         self._places: Dict[torch.Tensor, torch.Tensor] = {}
         _all.add(self)
 
-    def place_of(self, parameter: torch.Tensor) -> Optional[torch.Tensor]:
-        """Where the sum of `parameter.grad` over the ranks is to go; it becomes `parameter.grad` when it is there.
-
-        None: where the gradient is, for one that is small, sparse, on a device, or not in order.
-        """
+    def take(self, parameter: torch.Tensor) -> None:
+        """Before `parameter.grad` is reduced in place. Does nothing for one that is small, sparse, or on a device."""
         gradient = parameter.grad
         if gradient is None or gradient.numel() * gradient.element_size() < SMALLEST:
-            return None
+            return
         if gradient.layout is not torch.strided or gradient.device.type != "cpu" or gradient.dtype != parameter.dtype:
-            return None
-        place = self._made(parameter)
-        return place if gradient.stride() == place.stride() else None
+            return
+        place = self._place_of(parameter)
+        if gradient is not place:
+            with torch.no_grad():
+                place.copy_(gradient)
+            parameter.grad = place
 
-    def _made(self, parameter: torch.Tensor) -> torch.Tensor:
+    def _place_of(self, parameter: torch.Tensor) -> torch.Tensor:
         world = basics.world_info()
         if world is not self._world:
             self.leave_world()

@@ -21,7 +21,7 @@ from cohort.torch.compression import Compression
 from cohort.torch.group_gradients import GroupGradients
 from cohort.torch.parameter_hooks import TOO_MANY_PASSES, ZERO_GRAD_TOO_EARLY, when_accumulated, wrapped
 from cohort.torch.parameter_names import Group, check_groups, find_duplicates, make_groups, name_parameters
-from cohort.torch.tensors import into, on_host, write_back
+from cohort.torch.tensors import in_place, on_host, write_back
 
 Finish = Callable[[], None]  # waits for a gradient, or a group of them, and puts it in place
 
@@ -118,12 +118,11 @@ class DistributedMixin:
         grad = p.grad
         if grad is None:  # not computed here, but another rank may have
             grad = p.grad = torch.zeros_like(p, requires_grad=False)
-        return grad.to_dense() if grad.is_sparse else grad
-
-    def _place_of(self, p: torch.Tensor, used: torch.Tensor) -> torch.Tensor:
-        """Where the reduced form of `used` goes: `used` itself, or where it copies less."""
-        place = self._memory.place_of(p) if self._memory is not None and used is p.grad else None
-        return used if place is None else place
+        if grad.is_sparse:
+            return grad.to_dense()
+        if self._memory is not None:
+            self._memory.take(p)  # to where a reduction copies nothing
+        return p.grad
 
     def _submit(self, p: torch.Tensor) -> Finish:
         if p.grad is not None and p.grad.is_sparse and not self.sparse_as_dense:
@@ -132,36 +131,29 @@ class DistributedMixin:
         grad = self._dense_gradient(p)
         sent, ctx = self._compression.compress(grad)
         used = on_host(sent, reduced=True)
-        place = self._place_of(p, used)
-        handle = requests.submit(ALLREDUCE, self._request_names[p], (into(used, place),), self.op,
+        handle = requests.submit(ALLREDUCE, self._request_names[p], (in_place(used),), self.op,
                                  number_of_set(self.process_set), 0, self._prescale, self._postscale,
-                                 keep=(used, place))  # fmt: skip
-        if place is p.grad:
+                                 keep=used)  # fmt: skip
+        if used is p.grad:
             return handle.wait  # type: ignore[return-value]
 
         def put() -> None:
             handle.wait()
-            if place is used:
-                self._put(p, self._compression.decompress(write_back(sent, used), ctx))
-            else:
-                p.grad = place
+            self._put(p, self._compression.decompress(write_back(sent, used), ctx))
 
         return put
 
     def _submit_group(self, group: Group) -> Finish:
         pairs = [self._compression.compress(self._dense_gradient(p)) for p in group]
         used = [on_host(sent, reduced=True) for sent, _ in pairs]
-        places = [self._place_of(p, one) for p, one in zip(group, used)]
-        handle = requests.submit(ALLREDUCE, "grouped_" + self._request_names[group[0]], list(map(into, used, places)),
+        handle = requests.submit(ALLREDUCE, "grouped_" + self._request_names[group[0]], list(map(in_place, used)),
                                  self.op, number_of_set(self.process_set), 0, self._prescale, self._postscale,
-                                 keep=(used, places))  # fmt: skip
+                                 keep=used)  # fmt: skip
 
         def put() -> None:
             handle.wait()
-            for p, (sent, ctx), one, place in zip(group, pairs, used, places):
-                if place is not one:
-                    p.grad = place
-                elif one is not p.grad:
+            for p, (sent, ctx), one in zip(group, pairs, used):
+                if one is not p.grad:
                     self._put(p, self._compression.decompress(write_back(sent, one), ctx))
 
         return put

@@ -60,7 +60,7 @@ class Buffer {
 // In-place all_gather, all_gather_v and gather at the root: `in` is this rank's own place in `out`
 // (or nullptr, which means that); reduce_scatter: `out` is this rank's own place in `in`, or `in`
 // itself. all_to_all and scatter take `in == out` too. Group-allocated memory (allocate()) is
-// reduced in place without a copy, other memory into it with a part of one; the rest is staged.
+// reduced in place without a copy; all other memory works and is staged.
 // A group of one rank copies in to out and is done.
 //
 // The result of a reduction has the same bits whatever the transport, the algorithm, the split of

@@ -143,29 +143,6 @@ class Training(Case):
         model(torch.ones(1, 700)).sum().backward()
         optimizer.step()
 
-    @over(None, 1)
-    def test_a_large_gradient_is_this_ranks_own_until_it_is_reduced(self, groups):
-        model = torch.nn.Linear(700, 600)
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters(),
-                                             groups=groups)  # fmt: skip
-        average = torch.full((600, 700), (self.size + 1) / 2)
-        for _ in range(2):
-            optimizer.zero_grad()
-            model(torch.full((1, 700), self.rank + 1.0)).sum().backward()
-            self.assert_same(model.weight.grad, torch.full((600, 700), self.rank + 1.0))
-            optimizer.synchronize()
-            self.assert_same(model.weight.grad, average, 1e-6)
-        model(torch.full((1, 700), self.rank + 1.0)).sum().backward()  # adds to what is there
-        optimizer.synchronize()
-        self.assert_same(model.weight.grad, 2 * average, 1e-6)
-
-    def test_large_gradients_that_are_not_in_order(self):
-        model = torch.nn.Conv2d(300, 300, 3).to(memory_format=torch.channels_last)
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.01), model.named_parameters())
-        model(torch.full((1, 300, 3, 3), self.rank + 1.0)).sum().backward()
-        optimizer.synchronize()
-        self.assert_same(model.weight.grad, torch.full((300, 300, 3, 3), (self.size + 1) / 2), 1e-5)
-
     def test_mixed_dtypes(self):
         model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3).double())
         optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters())

@@ -55,8 +55,7 @@ void reduce_direct(LocalChannel& channel, const Agreement& agreement, const Call
   std::vector<std::byte*> outputs;
   for (int i = 0; i < channel.size(); ++i) {
     const CallRecord& record = channel.slot(i, agreement.sequence).record;
-    const std::byte* input = i == channel.index() ? input_of(call) : arena.resolve(record.in);
-    inputs.push_back(input + slice.from * bytes);
+    inputs.push_back(arena.resolve(record.in) + slice.from * bytes);
     if (receives(call, i)) outputs.push_back(arena.resolve(record.out) + slice.from * bytes);
   }
   TreeReducer(reduction_of(call, channel.size())).run(inputs, outputs, slice.count);
@@ -188,20 +187,6 @@ class StagedReduce {
 };
 
 }  // namespace
-
-void expose_in_output(LocalChannel& channel, const Call& call, Exposure& exposure) {
-  const transport::Arena& arena = channel.domain().arena();
-  const std::size_t all = exposure.in_bytes;
-  if (call.kind != CallKind::all_reduce || call.in == call.out) return;
-  if (all <= std::max(exposure.inline_bytes, LocalChannel::kInlineBytes)) return;
-  if (arena.locate(call.in, all).reachable() || !arena.locate(call.out, all).reachable()) return;
-  const std::size_t bytes = size_of(call.dtype);
-  const Range own = slice_of(call.count, bytes, channel.index(), channel.size());
-  const std::size_t from = own.from * bytes, to = from + own.count * bytes;
-  copy_around_cache(output_of(call), input_of(call), from);
-  copy_around_cache(output_of(call) + to, input_of(call) + to, all - to);
-  exposure.in = call.out;
-}
 
 void local_all_reduce(LocalChannel& channel, const Agreement& agreement, const Call& call,
                       Deadline deadline) {

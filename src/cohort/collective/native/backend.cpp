@@ -4,7 +4,6 @@
 
 #include "cohort/base/error.h"
 #include "cohort/collective/native/agree.h"
-#include "cohort/collective/native/all_reduce.h"
 #include "cohort/collective/native/hierarchical.h"
 #include "cohort/collective/native/local.h"
 #include "cohort/collective/native/spread_failure.h"
@@ -85,10 +84,8 @@ void NativeBackend::execute(const Call& call, Deadline deadline) {
     return hierarchical_execute({*channel_, *remote_, parts_.placement, parts_.rank, parts_.tuning},
                                 call, deadline);
   Exposure exposure = exposure_of(call, channel_->index(), channel_->size());
-  if (call.kind == CallKind::all_reduce) {
+  if (call.kind == CallKind::all_reduce)
     exposure.inline_bytes = parts_.tuning.inline_bytes(channel_->size());
-    expose_in_output(*channel_, call, exposure);
-  }
   const Agreement agreement = agree(*channel_, call, exposure, true, deadline);
   if (!agreement.mismatch.empty()) {
     // Every rank says what it saw itself; the shared record is for calls that come later.
