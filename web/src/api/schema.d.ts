@@ -632,7 +632,7 @@ export interface components {
             ended: string | null;
             /** @description Of the newest attempt; with latest=1. */
             tasks?: number;
-            /** @description The newest value of the job's main metric (loss, else one with loss in its name, else the first); with latest=1. */
+            /** @description The newest value of the job's main metric (train/loss, else loss, else one with loss in its name, else the first); with latest=1. */
             latest?: {
                 name: string;
                 step: number;

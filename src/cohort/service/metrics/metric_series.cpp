@@ -123,7 +123,8 @@ std::int64_t last_metric(RunStore& store, std::string_view job) {
 
 std::string main_metric(const std::vector<std::string>& names) {
   if (names.empty()) return {};
-  if (std::find(names.begin(), names.end(), "loss") != names.end()) return "loss";
+  for (const char* wanted : {"train/loss", "loss"})
+    if (std::find(names.begin(), names.end(), wanted) != names.end()) return wanted;
   const auto found = std::find_if(names.begin(), names.end(), [](const std::string& name) {
     return name.find("loss") != std::string::npos;
   });

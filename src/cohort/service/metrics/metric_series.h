@@ -47,8 +47,8 @@ std::optional<MetricTrend> read_trend(RunStore& store, std::string_view job, int
 // The id of the newest value of the job; 0: none.
 std::int64_t last_metric(RunStore& store, std::string_view job);
 
-// The metric that tells most about a job: loss, else the first name with "loss", else the first; "":
-// none. Pure.
+// The metric that tells most about a job: train/loss (of the Trainer every few steps, where loss is
+// that of an epoch), else loss, else the first name with "loss", else the first; "": none. Pure.
 std::string main_metric(const std::vector<std::string>& names);
 
 }  // namespace cohort::service

@@ -116,6 +116,7 @@ TEST(MainMetric, IsALossWhereThereIsOne) {
   EXPECT_EQ(main_metric({"accuracy", "speed"}), "accuracy");
   EXPECT_EQ(main_metric({"accuracy", "val_loss"}), "val_loss");
   EXPECT_EQ(main_metric({"a_loss", "loss"}), "loss");
+  EXPECT_EQ(main_metric({"loss", "train/loss", "val_loss"}), "train/loss");
 }
 
 TEST_F(SeriesTest, ReadersSeeOneMoment) {
