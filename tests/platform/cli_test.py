@@ -53,6 +53,7 @@ class Platform(unittest.TestCase):
     def start(self, *words, **options):
         process = subprocess.Popen([COHORT, *map(str, words)], cwd=self.folder, env=self.environment(),
                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   bufsize=0,  # readline() reads nothing ahead, which communicate() would forget
                                    **options)  # fmt: skip
         self.addCleanup(process.wait)
         self.addCleanup(process.stdout.close)

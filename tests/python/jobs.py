@@ -5,6 +5,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 
 TESTS = pathlib.Path(__file__).resolve().parent
 SOURCE = TESTS.parents[1]
@@ -29,12 +30,21 @@ def start(command, **options):
 
 def finish(process, timeout=60):
     """(exit status, output). Kills the process's group when the time is over."""
-    try:
-        output = process.communicate(timeout=timeout)[0]
-    except subprocess.TimeoutExpired:
+    late = threading.Event()
+
+    def end():
+        late.set()
         os.killpg(process.pid, 9)
-        output = process.communicate()[0] + f"\n(killed after {timeout} s)\n"
-    return process.returncode, output
+
+    limit = threading.Timer(timeout, end)
+    limit.start()
+    try:
+        output = process.stdout.read()  # communicate() forgets what readline() has read ahead
+        process.wait()
+    finally:
+        limit.cancel()
+    process.stdout.close()
+    return process.returncode, output + (f"\n(killed after {timeout} s)\n" if late.is_set() else "")
 
 
 def job_command(ranks, *program, options=(), python=sys.executable):

@@ -2,14 +2,15 @@
 # as it is and, where that is smaller, compressed. Needs no Node.
 set(_dist ${PROJECT_SOURCE_DIR}/web/dist)
 set(_packed ${CMAKE_CURRENT_BINARY_DIR}/page)
-file(GLOB_RECURSE _files CONFIGURE_DEPENDS RELATIVE ${_dist} ${_dist}/*)
+# Names of assets have a hash of their bytes, and index.html has their names: where one changes, it does.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_dist}/index.html)
+file(GLOB_RECURSE _files RELATIVE ${_dist} ${_dist}/*)
 set(COHORT_PAGE_BYTES "")
 set(COHORT_PAGE_NAMES "")
 set(COHORT_PAGE_TABLE "")
 set(_dependencies "")
 set(_number 0)
 foreach(_file ${_files})
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_dist}/${_file})
   get_filename_component(_folder ${_packed}/${_file} DIRECTORY)
   file(MAKE_DIRECTORY ${_folder})
   file(ARCHIVE_CREATE OUTPUT ${_packed}/${_file}.gz PATHS ${_dist}/${_file} FORMAT raw COMPRESSION GZip
