@@ -7,6 +7,7 @@
 #include "cohort/base/process/machine.h"
 #include "cohort/base/process/process_usage.h"
 #include "cohort/base/text.h"
+#include "cohort/engine/gpu_usage.h"
 #include "cohort/engine/launcher_record.h"
 
 namespace cohort::engine {
@@ -137,10 +138,14 @@ std::map<std::string, TaskUsage> read_usage(const AttemptFolder& folder) {
           found != tasks.end())
         found->second.step = record_number(member, "step");
   const auto used = usage_of_trees(pids);
+  const auto gpus = pids.empty() ? std::map<pid_t, std::uint64_t>() : gpu_memory_by_process();
   for (TaskUsage* task : running)
     if (const auto found = used.find(task->pid); found != used.end()) {
       task->cpu_seconds = found->second.cpu_seconds;
       task->memory = found->second.resident_bytes;
+      for (const pid_t process : found->second.processes)
+        if (const auto on_gpu = gpus.find(process); on_gpu != gpus.end())
+          task->gpu_memory = task->gpu_memory.value_or(0) + on_gpu->second;
     }
   return tasks;
 }

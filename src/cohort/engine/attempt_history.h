@@ -42,7 +42,8 @@ struct TaskUsage {
   std::string started, ended;           // UTC; "": not yet
   std::optional<double> cpu_seconds;    // of the task's processes, where they run on this machine
   std::optional<std::uint64_t> memory;  // resident bytes of the same
-  std::optional<int> step;              // that a member of an elastic job has told
+  std::optional<std::uint64_t> gpu_memory;  // bytes on this machine's GPUs; nothing: none is used
+  std::optional<int> step;                  // that a member of an elastic job has told
 };
 // By the task's name. Asks a launcher that runs, which takes up to 2 s.
 std::map<std::string, TaskUsage> read_usage(const AttemptFolder& folder);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "cohort/base/files/files.h"
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/process/machine.h"
@@ -112,6 +114,21 @@ TEST_F(AttemptHistoryTest, UsageIsThatOfProcessesOfThisMachine) {
   EXPECT_TRUE(used.at("worker:0").cpu_seconds);
   EXPECT_FALSE(used.at("worker:1").memory);
   EXPECT_FALSE(used.at("worker:2").memory);
+}
+
+// A program of that name in front of the PATH stands for the driver's.
+TEST_F(AttemptHistoryTest, GpuMemoryIsThatOfTheTasksProcesses) {
+  const std::filesystem::path tool = scratch_.path() / "nvidia-smi";
+  write_file_atomically(tool, fmt::format("#!/bin/sh\necho '{}, 512'\necho '1, 7'\n", ::getpid()));
+  std::filesystem::permissions(tool, std::filesystem::perms::owner_all);
+  const std::string before = std::getenv("PATH");
+  ::setenv("PATH", (scratch_.path().string() + ":" + before).c_str(), 1);
+  put_record(
+      fmt::format(R"({{"tasks": [{{"type": "worker", "index": 0, "host": "{}", "pid": {}}}]}})",
+                  host_name(), ::getpid()));
+  const auto used = read_usage(folder_);
+  ::setenv("PATH", before.c_str(), 1);
+  EXPECT_EQ(used.at("worker:0").gpu_memory, std::uint64_t{512} << 20);
 }
 
 }  // namespace

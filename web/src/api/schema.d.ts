@@ -727,6 +727,8 @@ export interface components {
             cpu_seconds?: number | null;
             /** @description Resident bytes of the same. */
             memory?: number | null;
+            /** @description Their bytes on the GPUs of that machine, by nvidia-smi; null: none. */
+            gpu_memory?: number | null;
             /** @description Of a member of an elastic job. */
             step?: number | null;
         };

@@ -24,6 +24,7 @@ function use_text(task: TaskInfo): string {
   const parts = [];
   if (typeof task.cpu === 'number') parts.push(`${task.cpu.toFixed(1)} cores`);
   if (typeof task.memory === 'number') parts.push(format_bytes(task.memory));
+  if (typeof task.gpu_memory === 'number') parts.push(`GPU ${format_bytes(task.gpu_memory)}`);
   return parts.join(' · ');
 }
 

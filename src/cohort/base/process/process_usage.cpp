@@ -57,6 +57,7 @@ std::map<pid_t, ProcessUsage> usage_of_trees(const std::vector<pid_t>& roots) {
       if (const auto tree = trees.find(at); tree != trees.end()) {
         tree->second.cpu_seconds += one.usage.cpu_seconds;
         tree->second.resident_bytes += one.usage.resident_bytes;
+        tree->second.processes.push_back(pid);
         break;
       }
       const auto found = all.find(at);

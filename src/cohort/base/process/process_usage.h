@@ -11,6 +11,7 @@ namespace cohort {
 struct ProcessUsage {
   double cpu_seconds = 0;
   std::uint64_t resident_bytes = 0;
+  std::vector<pid_t> processes;  // that were counted
 };
 
 // What each of these processes uses now, together with all that descend from it, as /proc tells:

@@ -54,6 +54,7 @@ TEST_F(ProcessUsageTest, ATreeIsCountedWithItsDescendants) {
   const auto usage = usage_of_trees({child_, ::getpid()});
   ASSERT_TRUE(usage.contains(child_));
   EXPECT_GT(usage.at(child_).resident_bytes, 2 * kHeld);
+  EXPECT_THAT(usage.at(child_).processes, testing::SizeIs(2));
   // The child is a tree of its own here: it is not counted twice.
   ASSERT_TRUE(usage.contains(::getpid()));
   const auto whole = usage_of_trees({::getpid()}).at(::getpid());

@@ -92,6 +92,7 @@ void add_usage(const engine::TaskUsage& usage, Json& task) {
   task["ended"] = text(usage.ended);
   task["cpu_seconds"] = or_null(usage.cpu_seconds);
   task["memory"] = or_null(usage.memory);
+  task["gpu_memory"] = or_null(usage.gpu_memory);
   task["step"] = or_null(usage.step);
 }
 
