@@ -48,7 +48,8 @@ class AttachedRuns(Platform):
         os.kill(self.record()["pid"], signal.SIGKILL)
         (self.folder / "go").touch()
         self.assertEqual(run.wait(PATIENCE), 0)
-        self.wait_for_state(job, "succeeded")  # by a service that is started for the question
+        self.jobs()  # starts a service again, which `status` does not
+        self.wait_for_state(job, "succeeded")
         again = self.cohort("attach", "out")
         self.assertRegex(again, rf"^http://127\.0\.0\.1:\d+/login\?code=.*{job}")
         self.assertEqual([one["id"] for one in self.jobs()], [job])
