@@ -31,7 +31,7 @@ class AttachedRuns(Platform):
         run, job = self.begin("--dashboard")
         self.wait_for_state(job, "running")
         shown = self.job(job)
-        self.assertEqual((shown["engine"], shown["name"]), ("attached", "train"))
+        self.assertEqual((shown["engine"], shown["name"], shown["instances"]), ("attached", "train", 2))
         self.wait_for(lambda: "rank 1" in self.cohort("logs", job, "--task", "worker:1"), "its log")
         (self.folder / "go").touch()
         said = run.communicate(timeout=PATIENCE)[1].decode()
@@ -68,6 +68,8 @@ class AttachedRuns(Platform):
         (self.folder / "empty").mkdir()
         self.assertIn("empty", self.refused("attach", "empty"))
         self.assertIn("no-such-run", self.refused("attach", "no-such-run"))
+        (self.folder / "empty/job.json").write_text("[]")
+        self.assertIn("is not the record of a job", self.refused("attach", "empty"))
         said = self.refused("submit", "--engine", "attached", "--", "/bin/true")
         self.assertRegex(said, "output is not set.*Name its output folder")
 

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <thread>
 
@@ -44,16 +45,25 @@ fs::path folder_from_input() {
   return line;
 }
 
+// A launcher that has just begun writes its record without tasks first.
 nlohmann::ordered_json wait_for_record(const fs::path& folder) {
   const fs::path path = folder / launch::OutputFolder::kRecord;
   const Deadline deadline = Deadline::after(kRecordTime);
-  while (!fs::exists(path)) {
+  while (true) {
+    const bool is_there = fs::exists(path);
+    nlohmann::ordered_json record;
+    if (is_there)
+      record = engine::parse_record(read_own_file(path, launch::OutputFolder::kMostRecordBytes));
+    if (is_there && record.is_null())
+      throw InvalidInput(fmt::format("'{}' is not the record of a job", path.string()),
+                         {.advice = "Name the output folder of a run."});
+    if (!engine::record_list(record, "tasks").empty() || (is_there && deadline.expired()))
+      return record;
     if (deadline.expired())
       throw InvalidInput(fmt::format("'{}' has no job.json", folder.string()),
                          {.advice = "Name the output folder of a run."});
     std::this_thread::sleep_for(kRecordLook);
   }
-  return engine::parse_record(read_own_file(path, launch::OutputFolder::kMostRecordBytes));
 }
 
 jobspec::JobSpec describe_run(const fs::path& folder, const nlohmann::ordered_json& record) {
@@ -66,6 +76,11 @@ jobspec::JobSpec describe_run(const fs::path& folder, const nlohmann::ordered_js
   if (const auto elastic = record.find("elastic"); elastic != record.end() && elastic->is_object())
     spec.elastic = {.least = engine::record_number(*elastic, "least").value_or(1),
                     .most = engine::record_number(*elastic, "most").value_or(1)};
+  else
+    spec.instance_count = std::max<int>(
+        1, static_cast<int>(std::ranges::count_if(
+               engine::record_list(record, "tasks"),
+               [](const auto& task) { return engine::record_text(task, "type") == "worker"; })));
   return spec;
 }
 
