@@ -23,7 +23,7 @@ nlohmann::ordered_json record_in(const fs::path& output) {
   const fs::path path = output / launch::OutputFolder::kRecord;
   if (std::error_code code; !fs::exists(path, code)) refuse("it has no job.json");
   require_own_folder(output);
-  auto record = parse_record(read_own_file(path, launch::OutputFolder::kMostRecordBytes));
+  auto record = read_run_record(output);
   if (record.is_null() || !record_number(record, "launcher_pid"))
     refuse("its job.json is not the record of a job");
   return record;

@@ -27,11 +27,16 @@ ordered_json parse_record(std::string_view text) {
   return json;
 }
 
+ordered_json read_run_record(const std::filesystem::path& output) {
+  return parse_record(read_own_file(output / launch::OutputFolder::kRecord,
+                                    launch::OutputFolder::kMostRecordBytes));
+}
+
 ordered_json read_launcher_record(const AttemptFolder& folder) {
   const std::filesystem::path path = folder.run() / launch::OutputFolder::kRecord;
   if (std::error_code code; !std::filesystem::exists(path, code)) return nullptr;
   try {
-    return parse_record(read_own_file(path, launch::OutputFolder::kMostRecordBytes));
+    return read_run_record(folder.run());
   } catch (const Error&) {  // removed since, or no file of this user's
     return nullptr;
   }

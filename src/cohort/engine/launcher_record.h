@@ -14,6 +14,10 @@ namespace cohort::engine {
 // Null for what is no object, or nested too deeply.
 nlohmann::ordered_json parse_record(std::string_view text);
 
+// Of a run by its output folder; null for what is no record. Throws where the file is not there, or
+// is not this user's own.
+nlohmann::ordered_json read_run_record(const std::filesystem::path& output);
+
 // Null where the launcher has written none, or its folder is gone.
 nlohmann::ordered_json read_launcher_record(const AttemptFolder& folder);
 

@@ -7,7 +7,6 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/base/error.h"
-#include "cohort/base/files/owned_files.h"
 #include "cohort/base/log/log.h"
 #include "cohort/engine/attached_engine.h"
 #include "cohort/engine/launcher_record.h"
@@ -52,8 +51,7 @@ nlohmann::ordered_json wait_for_record(const fs::path& folder) {
   while (true) {
     const bool is_there = fs::exists(path);
     nlohmann::ordered_json record;
-    if (is_there)
-      record = engine::parse_record(read_own_file(path, launch::OutputFolder::kMostRecordBytes));
+    if (is_there) record = engine::read_run_record(folder);
     if (is_there && record.is_null())
       throw InvalidInput(fmt::format("'{}' is not the record of a job", path.string()),
                          {.advice = "Name the output folder of a run."});

@@ -17,16 +17,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostFiles = 100'000;
 
-// Where results go: the job's own folder, unless the description names another.
-std::filesystem::path output_folder(const RunFolders& folders, const JobRow& job) {
-  const Json spec = Json::parse(job.spec, nullptr, /*allow_exceptions=*/false);
-  const std::filesystem::path named =
-      spec.is_object() && spec.contains("output") && spec["output"].is_string()
-          ? spec["output"].get<std::string>()
-          : "";
-  return named.is_absolute() ? named : folders.output(job.id);
-}
-
 // "model", "output" or all.
 std::vector<FileRoot> roots_of(const ApiRequest& request, const JobRow& job,
                                const std::string& part) {
@@ -52,6 +42,15 @@ std::string files_json(const std::vector<FileRoot>& roots) {
 }
 
 }  // namespace
+
+std::filesystem::path output_folder(const RunFolders& folders, const JobRow& job) {
+  const Json spec = Json::parse(job.spec, nullptr, /*allow_exceptions=*/false);
+  const std::filesystem::path named =
+      spec.is_object() && spec.contains("output") && spec["output"].is_string()
+          ? spec["output"].get<std::string>()
+          : "";
+  return named.is_absolute() ? named : folders.output(job.id);
+}
 
 HttpResponse list_job_files(ApiRequest& request) {
   request.query.require_only({});

@@ -71,6 +71,8 @@ JobRow seen_job(const ApiRequest& request, const std::string& named);
 JobRow seen_job(const ApiRequest& request);
 // The same for who wants to change it. Throws ApiError (403), too.
 JobRow own_job(const ApiRequest& request);
+// Where its results are: the folder that its description names, else its own in the run store.
+std::filesystem::path output_folder(const RunFolders& folders, const JobRow& job);
 // The attempt that the query names, the newest unless it does; 0: there is none yet. Throws
 // ApiError (404).
 int asked_attempt(const ApiRequest& request, const JobRow& job);

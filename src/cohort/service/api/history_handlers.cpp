@@ -104,12 +104,6 @@ void add_checkpoints(const fs::path& folder, std::vector<HistoryEntry>& entries)
   }
 }
 
-fs::path output_of(const RunFolders& folders, const JobRow& job) {
-  const Json spec = Json::parse(job.spec, nullptr, /*allow_exceptions=*/false);
-  const std::string named = spec.is_object() ? spec.value("output", "") : "";
-  return named.empty() ? folders.output(job.id) : fs::path(named);
-}
-
 Json timeline_json(std::vector<HistoryEntry> entries) {
   std::stable_sort(entries.begin(), entries.end(),
                    [](const auto& a, const auto& b) { return a.time < b.time; });
@@ -147,7 +141,7 @@ HttpResponse get_timeline(ApiRequest& request) {
       request.context.background, request.http.wake,
       [folders = request.context.folders, job, known = std::move(known)] {
         std::vector<HistoryEntry> entries = known;
-        add_checkpoints(output_of(folders, job) / "checkpoints", entries);
+        add_checkpoints(output_folder(folders, job) / "checkpoints", entries);
         for (int attempt = 1; attempt <= job.attempt; ++attempt)
           for (auto& entry : engine::read_history({folders.attempt(job.id, attempt)}))
             entries.push_back(std::move(entry));
