@@ -123,8 +123,8 @@ std::unique_ptr<StoreClient> StoreClient::connect(const StoreClientOptions& opti
     UniqueFd fd = connect_with_retry(endpoint, deadline);
     try {
       HandshakeResult result = client_handshake(fd.get(), handshake, deadline, peer);
-      auto channel =
-          std::make_shared<StoreChannel>(std::move(fd), result.keys, endpoint.to_string());
+      auto channel = std::make_shared<StoreChannel>(std::move(fd), result.keys,
+                                                    endpoint.to_string(), options.silence);
       return std::unique_ptr<StoreClient>(new StoreClient(options, std::move(channel)));
     } catch (const PeerError& error) {
       // A server that stops as another takes its place, or one that is full for the moment.

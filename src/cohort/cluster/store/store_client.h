@@ -19,6 +19,9 @@ struct StoreClientOptions {
   Address address;
   std::optional<Secret> secret;
   std::string name;  // who we are, "worker/1": errors elsewhere name us by it
+  // A store that is silent for this long while a call waits is warned of, also where the call itself
+  // may wait on. No call ends by it: a launcher that is stopped (Ctrl-Z) must end no job. 0: never.
+  std::chrono::milliseconds silence{10'000};
 };
 
 struct StoreEvent {

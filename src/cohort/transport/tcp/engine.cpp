@@ -8,8 +8,8 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/net/silence_watch.h"
 #include "cohort/base/process/wait_interrupt.h"
-#include "cohort/transport/tcp/silence.h"
 
 namespace cohort::transport::tcp {
 

@@ -5,7 +5,7 @@
 
 #include "cohort/base/deadline.h"
 
-namespace cohort::transport::tcp {
+namespace cohort {
 
 // How long one wait for a peer goes on without a word from it. Time in which this process did not
 // run (it was stopped itself, perhaps with the whole job) does not count: what its peers sent
@@ -28,6 +28,10 @@ class SilenceWatch {
     return limit_.count() > 0 && heard != TimePoint::max() &&
            now >= std::max(begin_, heard) + limit_;
   }
+  // How long the wait has gone on without a word, as of the last is_over().
+  Deadline::Clock::duration lasted(TimePoint heard) const {
+    return looked_ - std::max(begin_, heard);
+  }
   // When to ask again, at the latest.
   TimePoint next_look() const {
     return limit_.count() > 0 ? looked_ + limit_ / 4 : TimePoint::max();
@@ -39,4 +43,4 @@ class SilenceWatch {
   TimePoint looked_;
 };
 
-}  // namespace cohort::transport::tcp
+}  // namespace cohort

@@ -1,8 +1,8 @@
-#include "cohort/transport/tcp/silence.h"
+#include "cohort/base/net/silence_watch.h"
 
 #include <gtest/gtest.h>
 
-namespace cohort::transport::tcp {
+namespace cohort {
 namespace {
 
 using std::chrono::milliseconds;
@@ -15,6 +15,13 @@ TEST(SilenceWatch, EndsWhenNothingWasHeardForTheLimit) {
   SilenceWatch watch(milliseconds(800), at(0));
   for (int ms = 0; ms < 800; ms += 200) EXPECT_FALSE(watch.is_over(at(ms), at(-500))) << ms;
   EXPECT_TRUE(watch.is_over(at(800), at(-500)));
+}
+
+TEST(SilenceWatch, TellsHowLongItHasLasted) {
+  SilenceWatch watch(milliseconds(800), at(0));
+  EXPECT_FALSE(watch.is_over(at(300), at(-500)));
+  EXPECT_EQ(watch.lasted(at(-500)), milliseconds(300));
+  EXPECT_EQ(watch.lasted(at(100)), milliseconds(200));
 }
 
 TEST(SilenceWatch, GoesOnAsLongAsSomethingIsHeard) {
@@ -45,4 +52,4 @@ TEST(SilenceWatch, WithoutALimitNothingIsTooLong) {
 }
 
 }  // namespace
-}  // namespace cohort::transport::tcp
+}  // namespace cohort
