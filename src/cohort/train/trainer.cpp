@@ -147,7 +147,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
 
 Trainer::~Trainer() = default;
 
-FitResult Trainer::fit(std::shared_ptr<const Dataset> data, FitOptions options) {
+FitResult Trainer::fit(SourcePtr data, FitOptions options) {
   State& state = *state_;
   expect_samples(data.get(), "the data set of fit()");
   check(options, *data, state.options.batch_size);
@@ -244,7 +244,7 @@ ResumeSources Trainer::State::sources_of(const FitOptions& fit) const {
           .asked = fit.resume};
 }
 
-Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
+Logs Trainer::evaluate(SourcePtr data, std::int64_t batch_size) {
   State& state = *state_;
   expect_samples(data.get(), "the data set of evaluate()");
   Logs logs;
@@ -257,7 +257,7 @@ Logs Trainer::evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_s
   return logs;
 }
 
-torch::Tensor Trainer::predict(std::shared_ptr<const Dataset> data, std::int64_t batch_size) {
+torch::Tensor Trainer::predict(SourcePtr data, std::int64_t batch_size) {
   State& state = *state_;
   expect_samples(data.get(), "the data set of predict()");
   torch::Tensor outputs;

@@ -47,13 +47,13 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Goes on where the last fit() or the resumed checkpoint ended.
-  FitResult fit(std::shared_ptr<const Dataset> data, FitOptions options = {});
+  FitResult fit(SourcePtr data, FitOptions options = {});
 
   // "loss" and the metrics over the whole data set: every sample counts once.
-  Logs evaluate(std::shared_ptr<const Dataset> data, std::int64_t batch_size = 0);
+  Logs evaluate(SourcePtr data, std::int64_t batch_size = 0);
 
   // The model's outputs for all samples, in their order, on every worker (on the CPU).
-  torch::Tensor predict(std::shared_ptr<const Dataset> data, std::int64_t batch_size = 0);
+  torch::Tensor predict(SourcePtr data, std::int64_t batch_size = 0);
 
   const Model& model() const;
   std::string weights() const;  // SHA-256 of all parameters and buffers

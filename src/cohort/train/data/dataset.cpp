@@ -9,8 +9,8 @@
 
 namespace cohort::train {
 
-Batch get_rows(const Dataset& dataset, std::span<const std::int64_t> indices, const DrawKey& key) {
-  Batch batch = dataset.get(indices, key);
+AnyBatch Dataset::load(std::span<const std::int64_t> indices, const DrawKey& key) const {
+  Batch batch = get(indices, key);
   const auto rows = [](const torch::Tensor& tensor) {
     return tensor.defined() && tensor.dim() > 0 ? tensor.size(0) : 0;
   };

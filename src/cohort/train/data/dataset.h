@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "cohort/train/data/any_batch.h"
+
 namespace cohort::train {
 
 // Some samples: their data and what should come out, first dimension the sample.
@@ -23,27 +25,50 @@ struct DrawKey {
   std::int64_t epoch = 0;
 };
 
-// Samples by number. Thread-safe: every method is const and may be called from several threads at
-// once. Bad data is InvalidInput.
-class Dataset {
+// Samples by number, in batches of any type: what fit(), evaluate() and loaders read.
+// Thread-safe: every method is const and may be called from several threads at once. Bad data is
+// InvalidInput.
+class SampleSource {
  public:
-  virtual ~Dataset() = default;
+  virtual ~SampleSource() = default;
   virtual std::int64_t size() const = 0;
 
-  // The samples at `indices`, in that order, as one batch (of 0 samples for an empty list).
-  // Augmentation depends on (key.seed, key.epoch, index) only: a sample is the same whatever batch
-  // or worker it is in.
-  virtual Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const = 0;
+  // The samples at `indices`, in that order, as one batch with a row for each (InvalidInput
+  // otherwise). Augmentation depends on (key.seed, key.epoch, index) only: a sample is the same
+  // whatever batch or worker it is in.
+  virtual AnyBatch load(std::span<const std::int64_t> indices, const DrawKey& key) const = 0;
+};
 
+using SourcePtr = std::shared_ptr<const SampleSource>;
+
+// A data set whose batches are B: a tensor, a tuple, a map, a struct of tensors (tensor_tree.h).
+//
+//   struct Sentences { torch::Tensor ids, mask, labels; };
+//   class Corpus : public cohort::DatasetOf<Sentences> { size(), get() };
+template <BatchType B>
+class DatasetOf : public SampleSource {
+ public:
+  // The samples at `indices`, in that order: of 0 rows for an empty list.
+  virtual B get(std::span<const std::int64_t> indices, const DrawKey& key) const = 0;
+
+  AnyBatch load(std::span<const std::int64_t> indices, const DrawKey& key) const override {
+    AnyBatch batch(get(indices, key));
+    check_rows(batch, static_cast<std::int64_t>(indices.size()));
+    return batch;
+  }
+};
+
+// A data set of pairs: data and what should come out.
+class Dataset : public DatasetOf<Batch> {
+ public:
   // As get(), but images may still be uint8 pixels, 0 to 255: Transformed turns them into floats in
   // its own pass.
   virtual Batch get_raw(std::span<const std::int64_t> indices, const DrawKey& key) const {
     return get(indices, key);
   }
-};
 
-// get(), refused where it does not give as many rows of data and of targets as were asked for.
-Batch get_rows(const Dataset& dataset, std::span<const std::int64_t> indices, const DrawKey& key);
+  AnyBatch load(std::span<const std::int64_t> indices, const DrawKey& key) const final;
+};
 
 using DatasetPtr = std::shared_ptr<const Dataset>;
 

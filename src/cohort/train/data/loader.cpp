@@ -9,12 +9,12 @@
 namespace cohort::train {
 namespace {
 
-Batch load(const Dataset& dataset, std::int64_t number, const std::vector<std::int64_t>& indices,
-           const DrawKey& key) {
+AnyBatch load_batch(const SampleSource& source, std::int64_t number,
+                    const std::vector<std::int64_t>& indices, const DrawKey& key) {
   const torch::NoGradGuard no_grad;
   const auto where = [&] { return fmt::format("batch {} of epoch {}", number, key.epoch); };
   try {
-    return get_rows(dataset, indices, key);
+    return source.load(indices, key);
   } catch (const InvalidInput& error) {
     ErrorContext context = error.context();
     context.during = where();
@@ -31,32 +31,32 @@ Batch load(const Dataset& dataset, std::int64_t number, const std::vector<std::i
 
 }  // namespace
 
-Loader::Loader(DatasetPtr dataset, std::int64_t batches, IndexLists indices, DrawKey key,
+Loader::Loader(SourcePtr source, std::int64_t batches, IndexLists indices, DrawKey key,
                PrefetchOptions options)
     : prefetch_(
           batches,
-          [dataset = std::move(dataset), indices = std::move(indices), key](std::int64_t number) {
-            return load(*dataset, number, indices(number), key);
+          [source = std::move(source), indices = std::move(indices), key](std::int64_t number) {
+            return load_batch(*source, number, indices(number), key);
           },
           options) {}
 
-Loader::Loader(DatasetPtr dataset, std::vector<std::vector<std::int64_t>> indices, DrawKey key,
+Loader::Loader(SourcePtr source, std::vector<std::vector<std::int64_t>> indices, DrawKey key,
                PrefetchOptions options)
     : prefetch_(
           static_cast<std::int64_t>(indices.size()),
-          [dataset = std::move(dataset), indices, key](std::int64_t number) {
-            return load(*dataset, number, indices[static_cast<std::size_t>(number)], key);
+          [source = std::move(source), indices, key](std::int64_t number) {
+            return load_batch(*source, number, indices[static_cast<std::size_t>(number)], key);
           },
           options) {}
 
-Loader::Loader(DatasetPtr dataset, std::shared_ptr<const EpochPlan> epoch, ShardRange shards,
+Loader::Loader(SourcePtr source, std::shared_ptr<const EpochPlan> epoch, ShardRange shards,
                std::int64_t first_step, PrefetchOptions options)
     : prefetch_(
           std::max<std::int64_t>(epoch->plan().steps_per_epoch() - first_step, 0),
-          [dataset = std::move(dataset), epoch, shards, first_step](std::int64_t number) {
+          [source = std::move(source), epoch, shards, first_step](std::int64_t number) {
             const auto mine = epoch->indices(first_step + number, shards);
-            return load(*dataset, first_step + number, {mine.begin(), mine.end()},
-                        {.seed = epoch->plan().options().seed, .epoch = epoch->epoch()});
+            return load_batch(*source, first_step + number, {mine.begin(), mine.end()},
+                              {.seed = epoch->plan().options().seed, .epoch = epoch->epoch()});
           },
           options) {}
 

@@ -13,8 +13,8 @@
 
 namespace cohort::train {
 
-// Batches of a data set, made ahead by background threads (see Prefetch), in order.
-//   Loader loader(dataset, plan.steps_per_epoch(), [&](std::int64_t step) {
+// Batches of any type, made ahead by background threads (see Prefetch), in order.
+//   Loader loader(source, plan.steps_per_epoch(), [&](std::int64_t step) {
 //     const auto mine = epoch.indices(step, shards_of(rank, size, shards));
 //     return std::vector<std::int64_t>(mine.begin(), mine.end());
 //   }, {.seed = seed, .epoch = e});
@@ -27,23 +27,23 @@ class Loader {
   // The samples of batch `number`. Called from the background threads.
   using IndexLists = std::function<std::vector<std::int64_t>(std::int64_t number)>;
 
-  Loader(DatasetPtr dataset, std::int64_t batches, IndexLists indices, DrawKey key,
+  Loader(SourcePtr source, std::int64_t batches, IndexLists indices, DrawKey key,
          PrefetchOptions options = {});
   // Given lists.
-  Loader(DatasetPtr dataset, std::vector<std::vector<std::int64_t>> indices, DrawKey key,
+  Loader(SourcePtr source, std::vector<std::vector<std::int64_t>> indices, DrawKey key,
          PrefetchOptions options = {});
   // The steps [first_step, steps_per_epoch) of an epoch, a run of shards of each: what one worker
   // loads.
-  Loader(DatasetPtr dataset, std::shared_ptr<const EpochPlan> epoch, ShardRange shards,
+  Loader(SourcePtr source, std::shared_ptr<const EpochPlan> epoch, ShardRange shards,
          std::int64_t first_step = 0, PrefetchOptions options = {});
 
   // Nothing after the last batch. TimeoutError when the deadline passes first.
-  std::optional<Batch> next(Deadline deadline = Deadline::never()) {
+  std::optional<AnyBatch> next(Deadline deadline = Deadline::never()) {
     return prefetch_.next(deadline);
   }
 
  private:
-  Prefetch<Batch> prefetch_;
+  Prefetch<AnyBatch> prefetch_;
 };
 
 }  // namespace cohort::train

@@ -37,9 +37,9 @@ TEST(Loader, GivesTheBatchesOfAnEpochInOrderOnEveryWorker) {
         const auto batch = loader.next(Deadline::after(30s));
         ASSERT_TRUE(batch.has_value());
         const auto expected = epoch->indices(step, mine);
-        ASSERT_EQ(values(batch->target),
+        ASSERT_EQ(values(batch->as<Batch>().target),
                   std::vector<std::int64_t>(expected.begin(), expected.end()));
-        for (const std::int64_t index : values(batch->target))
+        for (const std::int64_t index : values(batch->as<Batch>().target))
           ++seen[static_cast<std::size_t>(index)];
       }
       EXPECT_FALSE(loader.next().has_value());
@@ -53,20 +53,23 @@ TEST(Loader, BeginsAtTheStepOfAResume) {
   Loader loader(counting_rows(40), epoch, {0, 1}, 3);
   const auto batch = loader.next(Deadline::after(30s));
   const auto expected = epoch->batch(3);
-  EXPECT_EQ(values(batch->target), std::vector<std::int64_t>(expected.begin(), expected.end()));
+  EXPECT_EQ(values(batch->as<Batch>().target),
+            std::vector<std::int64_t>(expected.begin(), expected.end()));
   EXPECT_FALSE(loader.next().has_value());
   EXPECT_FALSE(Loader(counting_rows(40), epoch, {0, 1}, 4).next().has_value());
 }
 
 TEST(Loader, TakesListsAndFunctions) {
   Loader lists(counting_rows(5), {{4, 1}, {}, {0}}, {});
-  EXPECT_EQ(values(lists.next(Deadline::after(30s))->target), (std::vector<std::int64_t>{4, 1}));
+  EXPECT_EQ(values(lists.next(Deadline::after(30s))->as<Batch>().target),
+            (std::vector<std::int64_t>{4, 1}));
   EXPECT_EQ(lists.next(Deadline::after(30s))->size(), 0);
   EXPECT_EQ(lists.next(Deadline::after(30s))->size(), 1);
   Loader function(counting_rows(5), 2, [](std::int64_t i) { return std::vector<std::int64_t>{i}; },
                   {});
   function.next(Deadline::after(30s));
-  EXPECT_EQ(values(function.next(Deadline::after(30s))->target), std::vector<std::int64_t>{1});
+  EXPECT_EQ(values(function.next(Deadline::after(30s))->as<Batch>().target),
+            std::vector<std::int64_t>{1});
 }
 
 TEST(Loader, ErrorsSayWhichBatchAndKeepTheirType) {

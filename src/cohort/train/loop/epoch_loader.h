@@ -14,11 +14,11 @@ namespace cohort::train {
 // Confined to the replica's thread.
 class EpochLoader {
  public:
-  EpochLoader(DatasetPtr data, BatchPlan plan, std::uint64_t seed, int prefetch)
+  EpochLoader(SourcePtr data, BatchPlan plan, std::uint64_t seed, int prefetch)
       : data_(std::move(data)), plan_(std::move(plan)), seed_(seed), prefetch_(prefetch) {}
 
   const BatchPlan& plan() const { return plan_; }
-  const Dataset& data() const { return *data_; }
+  const SampleSource& data() const { return *data_; }
 
   // Gives the batches of the step at `position`, one for each of `own`, in ascending order. Goes on
   // where the last step ended, or begins anew: for another epoch, for other shards, for a step that
@@ -37,7 +37,7 @@ class EpochLoader {
   std::unique_ptr<Loader> load(const Position& position, collective::ShardRange own,
                                std::int64_t steps_per_epoch) const;
 
-  DatasetPtr data_;
+  SourcePtr data_;
   BatchPlan plan_;
   std::uint64_t seed_;
   int prefetch_;

@@ -26,7 +26,7 @@ struct FitControl {
 // What a fit() is given. Everything lent must outlive the FitLoop.
 struct FitInputs {
   parallel::Strategy& strategy;
-  DatasetPtr data;
+  SourcePtr data;
   const FitOptions& options;
   const TrainerOptions& trainer_options;
   // In the order in which they are called; empty on replicas that are not their process's first.

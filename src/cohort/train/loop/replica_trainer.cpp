@@ -24,20 +24,12 @@ std::pair<std::int64_t, std::int64_t> share(std::int64_t all, std::int64_t i, st
   return {first, all * (i + 1) / parts - first};
 }
 
-Batch part(const Batch& batch, std::int64_t first, std::int64_t count) {
-  return {batch.data.narrow(0, first, count), batch.target.narrow(0, first, count)};
-}
-
 // Batch `i` of `data` in its own order, as evaluation sees it.
-Batch batch_in_order(const Dataset& data, std::int64_t batch_size, std::int64_t i) {
+AnyBatch batch_in_order(const SampleSource& data, std::int64_t batch_size, std::int64_t i) {
   std::vector<std::int64_t> indices(
       static_cast<std::size_t>(std::min(batch_size, data.size() - i * batch_size)));
   std::iota(indices.begin(), indices.end(), i * batch_size);
-  return get_rows(data, indices, {});
-}
-
-Batch to(const Batch& batch, torch::Device device) {
-  return {batch.data.to(device), batch.target.to(device)};
+  return data.load(indices, {});
 }
 
 }  // namespace
@@ -68,7 +60,7 @@ ReplicaTrainer::ReplicaTrainer(ReplicaSync& sync, Model model,
                        .shards = shards_});
 }
 
-StepResult ReplicaTrainer::step(const StepInfo& info, const std::function<Batch()>& next) {
+StepResult ReplicaTrainer::step(const StepInfo& info, const std::function<AnyBatch()>& next) {
   model_.module().train();
   measured_.clear();
   StepSync& steps = *sync_.steps;
@@ -80,7 +72,7 @@ StepResult ReplicaTrainer::step(const StepInfo& info, const std::function<Batch(
   return result;
 }
 
-void ReplicaTrainer::run_shard(const StepInfo& info, int shard, const Batch& batch) {
+void ReplicaTrainer::run_shard(const StepInfo& info, int shard, const AnyBatch& batch) {
   std::optional<parallel::RandomScope> random;
   if (options_.deterministic)
     random.emplace(shard_seed(options_.seed, info.epoch, info.step, shard), replica().device,
@@ -90,13 +82,13 @@ void ReplicaTrainer::run_shard(const StepInfo& info, int shard, const Batch& bat
   measured_.begin_item();
   const std::int64_t samples = batch.size();
   if (samples > 0) {
-    Batch here = to(batch, replica().device);
+    const AnyBatch here = batch.to(replica().device);
     std::int64_t parts = std::min<std::int64_t>(options_.accumulate, samples);
     for (std::int64_t i = 0; i < parts; ++i) {
       auto [first, count] = share(samples, i, parts);
       std::optional<parallel::GradientSync::NoSync> more_follow;
       if (i + 1 < parts) more_follow.emplace(steps.gradients());
-      run_micro_batch(info, parts == 1 ? here : part(here, first, count));
+      run_micro_batch(info, (parts == 1 ? here : here.narrow(first, count)).as<Batch>());
     }
   }
   steps.end_shard(static_cast<double>(samples) / static_cast<double>(info.samples));
@@ -163,7 +155,8 @@ void ReplicaTrainer::check_finite(const StepInfo& info, const Sums& sums) const 
        .advice = "Lower the learning rate, clip gradients (clip_norm), or look at the data."});
 }
 
-Sums ReplicaTrainer::evaluate(const Dataset& data, std::int64_t batch_size, std::int64_t limit) {
+Sums ReplicaTrainer::evaluate(const SampleSource& data, std::int64_t batch_size,
+                              std::int64_t limit) {
   torch::NoGradGuard no_gradients;
   model_.module().eval();
   std::int64_t batches = (data.size() + batch_size - 1) / batch_size;
@@ -171,7 +164,8 @@ Sums ReplicaTrainer::evaluate(const Dataset& data, std::int64_t batch_size, std:
   const Range own = sync_.evaluation->share(batches);
   measured_.clear();
   for (std::int64_t i = own.begin; i < own.end; ++i) {
-    Batch batch = to(batch_in_order(data, batch_size, i), replica().device);
+    const AnyBatch loaded = batch_in_order(data, batch_size, i).to(replica().device);
+    const Batch& batch = loaded.as<Batch>();
     torch::Tensor output = forward(batch.data);
     const torch::Tensor loss = loss_(output, batch.target);
     check_loss(loss);
@@ -181,7 +175,7 @@ Sums ReplicaTrainer::evaluate(const Dataset& data, std::int64_t batch_size, std:
   return sync_.evaluation->add_up(measured_.read(), own.begin, batches, options_.metrics.size());
 }
 
-torch::Tensor ReplicaTrainer::predict(const Dataset& data, std::int64_t batch_size) {
+torch::Tensor ReplicaTrainer::predict(const SampleSource& data, std::int64_t batch_size) {
   torch::NoGradGuard no_gradients;
   model_.module().eval();
   std::int64_t batches = (data.size() + batch_size - 1) / batch_size;
@@ -189,7 +183,8 @@ torch::Tensor ReplicaTrainer::predict(const Dataset& data, std::int64_t batch_si
   std::vector<torch::Tensor> outputs;
   for (std::int64_t i = own.begin; i < own.end; ++i)
     outputs.push_back(
-        forward(batch_in_order(data, batch_size, i).data.to(replica().device)).to(torch::kCPU));
+        forward(batch_in_order(data, batch_size, i).as<Batch>().data.to(replica().device))
+            .to(torch::kCPU));
   return sync_.evaluation->gather_rows(outputs);
 }
 

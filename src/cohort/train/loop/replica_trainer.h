@@ -32,14 +32,14 @@ class ReplicaTrainer {
 
   // Computes and applies one step; `next` gives the batch of each own shard, in ascending order.
   // The result's sums are over all shards of all replicas, the same bits everywhere.
-  StepResult step(const StepInfo& info, const std::function<Batch()>& next);
+  StepResult step(const StepInfo& info, const std::function<AnyBatch()>& next);
 
   // The sums over `data`, every sample once, the same bits everywhere. `limit`: at most so many
   // batches; 0: all.
-  Sums evaluate(const Dataset& data, std::int64_t batch_size, std::int64_t limit = 0);
+  Sums evaluate(const SampleSource& data, std::int64_t batch_size, std::int64_t limit = 0);
 
   // The outputs for all of `data`, in its order, on the CPU.
-  torch::Tensor predict(const Dataset& data, std::int64_t batch_size);
+  torch::Tensor predict(const SampleSource& data, std::int64_t batch_size);
 
   const parallel::Replica& replica() const { return sync_.replica; }  // as it is now
   ReplicaSync& sync() const { return sync_; }
@@ -49,7 +49,7 @@ class ReplicaTrainer {
   LossScale& loss_scale() { return loss_scale_; }
 
  private:
-  void run_shard(const StepInfo& info, int shard, const Batch& batch);
+  void run_shard(const StepInfo& info, int shard, const AnyBatch& batch);
   void run_micro_batch(const StepInfo& info, const Batch& batch);
   torch::Tensor forward(const torch::Tensor& input) const;
   // The loss and the metrics of a batch, for `measured_`.

@@ -76,9 +76,9 @@ std::optional<Checkpoint> load_asked(const std::string& path) {
 }  // namespace
 
 nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit,
-                             const Dataset& data) {
+                             const SampleSource& data) {
   nlohmann::json values = values_of(trainer);
-  const auto identity = [&](const Dataset& set) {
+  const auto identity = [&](const SampleSource& set) {
     return identity_of(set, trainer.seed, trainer.deterministic);
   };
   values.update({{"epochs", fit.epochs},

@@ -18,7 +18,7 @@ namespace cohort::train {
 
 // What must be the same on all workers, by name, for Agreement::agree(): options and data.
 nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit,
-                             const Dataset& data);
+                             const SampleSource& data);
 
 // In a checkpoint's `extra`: the job that made it, and why training was stopped there.
 inline constexpr const char* kJob = "job";

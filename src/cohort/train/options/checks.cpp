@@ -40,13 +40,15 @@ std::uint32_t checksum(const torch::Tensor& tensor, std::uint32_t sum) {
   return crc32c(here.data_ptr(), here.nbytes(), crc32c(head.data(), head.size(), sum));
 }
 
-std::uint32_t checksum_of_some(const Dataset& data, std::uint64_t seed) {
+std::uint32_t checksum_of_some(const SampleSource& data, std::uint64_t seed) {
   std::vector<std::int64_t> indices;
   const std::int64_t count = std::min(kComparedSamples, data.size());
   for (std::int64_t i = 0; i < count; ++i)
     indices.push_back(count == 1 ? 0 : i * (data.size() - 1) / (count - 1));
-  const Batch batch = get_rows(data, indices, {.seed = seed, .epoch = 0});
-  return checksum(batch.target, checksum(batch.data, 0));
+  std::uint32_t sum = 0;
+  for (const torch::Tensor& tensor : data.load(indices, {.seed = seed, .epoch = 0}).tensors())
+    sum = checksum(tensor, sum);
+  return sum;
 }
 
 }  // namespace
@@ -77,7 +79,7 @@ void check(const TrainerOptions& options, const parallel::Strategy& strategy) {
   check_metrics(options.metrics);
 }
 
-void check(const FitOptions& options, const Dataset& data, std::int64_t batch_size) {
+void check(const FitOptions& options, const SampleSource& data, std::int64_t batch_size) {
   expect(options.epochs >= 0, fmt::format("epochs must be 0 or more, got {}", options.epochs),
          "Give the epochs of the whole training.");
   std::int64_t most = (data.size() + batch_size - 1) / batch_size;
@@ -100,7 +102,7 @@ void check(const FitOptions& options, const Dataset& data, std::int64_t batch_si
   if (options.validation) expect_samples(options.validation.get(), "the validation data set");
 }
 
-void expect_samples(const Dataset* data, const char* what) {
+void expect_samples(const SampleSource* data, const char* what) {
   expect(data != nullptr, fmt::format("{} is null", what), "Give a data set.");
   expect(data->size() > 0, fmt::format("{} has no samples", what),
          "Look at how it is made; leave it out where there is none.");
@@ -138,7 +140,7 @@ void check_loss(const torch::Tensor& loss) {
                      {.advice = "Return the mean over the batch: loss.mean()."});
 }
 
-nlohmann::json identity_of(const Dataset& data, std::uint64_t seed, bool contents) {
+nlohmann::json identity_of(const SampleSource& data, std::uint64_t seed, bool contents) {
   nlohmann::json identity{{"samples", data.size()}, {"checksum", nullptr}};
   if (!contents) return identity;
   const torch::NoGradGuard no_grad;

@@ -16,9 +16,9 @@ namespace cohort::train {
 
 void expect(bool good, const std::string& what, const std::string& advice);
 void check(const TrainerOptions& options, const parallel::Strategy& strategy);
-void check(const FitOptions& options, const Dataset& data, std::int64_t batch_size);
+void check(const FitOptions& options, const SampleSource& data, std::int64_t batch_size);
 // `what`: "the data set of evaluate()".
-void expect_samples(const Dataset* data, const char* what);
+void expect_samples(const SampleSource* data, const char* what);
 
 // The optimizer's parameters are the module's. Parameters of the module that no group has are named
 // in a warning: they are not trained.
@@ -30,6 +30,6 @@ void check_loss(const torch::Tensor& loss);
 // What workers must have in common of `data`: its size and, with `contents`, a checksum of a few
 // samples without regard to who reads them. No checksum for a data set that gives other values each
 // time; a warning says so.
-nlohmann::json identity_of(const Dataset& data, std::uint64_t seed, bool contents);
+nlohmann::json identity_of(const SampleSource& data, std::uint64_t seed, bool contents);
 
 }  // namespace cohort::train

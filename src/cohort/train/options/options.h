@@ -44,7 +44,7 @@ struct FitOptions {
   std::int64_t steps_per_epoch = 0;  // 0: until every sample was seen once
   std::int64_t max_steps = 0;        // of the whole training; 0: no limit
   bool shuffle = true;
-  std::shared_ptr<const Dataset> validation = {};
+  SourcePtr validation = {};
   std::int64_t validation_batch_size = 0;  // 0: batch_size
   // Validates after every so many steps besides; the step's logs have the result. 0: at the end of
   // an epoch alone.

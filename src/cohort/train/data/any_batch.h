@@ -1,0 +1,86 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <typeindex>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include "cohort/train/data/tensor_tree.h"
+
+namespace cohort::train {
+
+class AnyBatch;
+
+// What a batch may be: a tensor tree (tensor_tree.h) that can be copied.
+template <typename B>
+concept BatchType = TensorTree<B> && !std::same_as<B, AnyBatch>;
+
+// A batch of any type, where the type does not matter: what is loaded, moved, cut and handed to the
+// function that knows it.
+//
+// A value; copies share the tensors, which no one changes. Thread-safe to read.
+// Failure: InvalidInput where it is asked for as another type, or its tensors have different
+// numbers of rows.
+class AnyBatch {
+ public:
+  AnyBatch() = default;  // no samples, of no type
+  template <BatchType B>
+  AnyBatch(B batch) : content_(std::make_shared<const ContentOf<B>>(std::move(batch))) {}  // NOLINT
+
+  template <BatchType B>
+  const B& as() const {
+    check_type(typeid(B));
+    return static_cast<const ContentOf<B>&>(*content_).batch;
+  }
+
+  // Samples: the first dimension, which all tensors that have dimensions share.
+  std::int64_t size() const;
+  // All tensors that are defined, in the tree's order.
+  std::vector<torch::Tensor> tensors() const;
+
+  // The same type, with every tensor on `device`; with the rows [first, first + count) of every
+  // tensor that has dimensions.
+  AnyBatch to(torch::Device device) const;
+  AnyBatch narrow(std::int64_t first, std::int64_t count) const;
+
+ private:
+  using Change = std::function<torch::Tensor(const torch::Tensor&)>;
+  struct Content {
+    virtual ~Content() = default;
+    virtual const std::type_info& type() const = 0;
+    virtual void each(const std::function<void(const torch::Tensor&)>& look) const = 0;
+    virtual std::shared_ptr<const Content> map(const Change& change) const = 0;
+  };
+  template <typename B>
+  struct ContentOf final : Content {
+    explicit ContentOf(B given) : batch(std::move(given)) {}
+    const std::type_info& type() const override { return typeid(B); }
+    void each(const std::function<void(const torch::Tensor&)>& look) const override {
+      for_each_tensor(batch, look);
+    }
+    std::shared_ptr<const Content> map(const Change& change) const override {
+      return std::make_shared<const ContentOf>(map_tensors(batch, change));
+    }
+    B batch;
+  };
+
+  void check_type(const std::type_info& wanted) const;
+  AnyBatch map(const Change& change) const;
+
+  std::shared_ptr<const Content> content_;  // null: no samples
+};
+
+// The name of a type, as people write it.
+std::string type_name(const std::type_info& type);
+
+// InvalidInput unless the batch has one row for each of `asked` samples.
+void check_rows(const AnyBatch& batch, std::int64_t asked);
+
+}  // namespace cohort::train
