@@ -42,7 +42,7 @@ bool TrainFlags::parse(CLI::App& app, const cohort::Context& context) {
   return parse_arguments(app, context.arguments());
 }
 
-cohort::TrainerOptions TrainFlags::trainer_options() const {
+cohort::TrainerOptions TrainFlags::trainer_options(const cohort::Context& context) const {
   return {.batch_size = batch_size,
           .virtual_shards = virtual_shards,
           .seed = seed,
@@ -51,6 +51,7 @@ cohort::TrainerOptions TrainFlags::trainer_options() const {
           .clip_norm = clip_norm,
           .precision = cohort::parse_precision(precision),
           .compression = cohort::parse_compression(compression),
+          .shard = context.flags().shard,
           .metrics = {cohort::accuracy()}};
 }
 

@@ -34,7 +34,7 @@ struct TrainFlags {
   // Reads the rest of the command line. Returns false when --help was asked for and answered.
   static bool parse(CLI::App& app, const cohort::Context& context);
 
-  cohort::TrainerOptions trainer_options() const;
+  cohort::TrainerOptions trainer_options(const cohort::Context& context) const;
   // Checkpoints, TensorBoard files, CSV and per-worker logs under the model folder.
   cohort::FitOptions fit_options(const cohort::Context& context) const;
 };

@@ -51,7 +51,7 @@ int train(int argc, char** argv) {
 
   auto folder = cohort::data_folder("fashion-mnist", flags.data_dir);
   cohort::Trainer trainer(context.strategy(), net, optimizer, cohort::cross_entropy,
-                          flags.trainer_options());
+                          flags.trainer_options(context));
   auto fit = flags.fit_options(context);
   fit.validation = cohort::fashion_mnist(folder, cohort::Split::kTest);
   trainer.fit(cohort::fashion_mnist(folder, cohort::Split::kTrain), fit);

@@ -108,7 +108,7 @@ int train(int argc, char** argv) {
   Recommender net(model);
   auto optimizer = std::make_shared<torch::optim::SGD>(
       net->parameters(), torch::optim::SGDOptions(flags.learning_rate));
-  auto options = flags.trainer_options();
+  auto options = flags.trainer_options(context);
   options.metrics = {right_guesses()};
   auto strategy = context.strategy();
   if (strategy->is_chief()) {

@@ -42,7 +42,7 @@ int train(int argc, char** argv) {
                                                     std::vector<cohort::Transform>{normalise});
 
   cohort::Trainer trainer(context.strategy(), net, optimizer, cohort::cross_entropy,
-                          flags.trainer_options());
+                          flags.trainer_options(context));
   auto fit = flags.fit_options(context);
   fit.validation = test;
   fit.callbacks.push_back(std::make_shared<cohort::MultiStepDecay>(std::vector<double>{91, 136}));

@@ -9,6 +9,7 @@
 #include "cohort/parallel/gradients/buffer_sync.h"
 #include "cohort/parallel/gradients/distributed_optimizer.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
+#include "cohort/parallel/sharding/shard.h"
 #include "cohort/parallel/strategies/context.h"
 #include "cohort/parallel/strategies/flags.h"
 #include "cohort/parallel/strategies/strategy.h"
@@ -63,9 +64,11 @@ using parallel::DistributedOptimizer;
 using parallel::grouped_all_reduce;
 using parallel::grouped_all_reduce_;
 using parallel::NamedTensors;
+using parallel::parse_shard;
 using parallel::reduce_scatter;
 using parallel::ReduceOp;
 using parallel::Replica;
+using parallel::Shard;
 using parallel::ShardedEmbedding;
 using parallel::ShardedEmbeddingOptions;
 using parallel::Strategy;

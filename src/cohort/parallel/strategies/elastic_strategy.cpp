@@ -41,6 +41,7 @@ class ElasticStrategy final : public Strategy {
   int shards() const override { return elastic_->limits().most; }
   int slot() const override { return world_->session->role().rank; }
   int slots() const override { return elastic_->limits().most; }
+  bool is_elastic() const override { return true; }
   bool resumes() const override { return world_->session->role().resume; }
   std::string job() const override { return world_->session->role().job; }
 

@@ -34,6 +34,9 @@ void assign(StrategyFlags& flags, const std::string& name, const std::string& va
     flags.threads = count_flag(name, value, 1, kMaxCount);
   } else if (name == "--transport") {
     flags.transport = choose_flag(name, value, {"native", "mpi"});
+  } else if (name == "--shard") {
+    flags.shard =
+        parse_shard(choose_flag(name, value, {"none", "optimizer", "gradients", "parameters"}));
   } else {
     const bool read = assign_server_flag(flags.servers, name, value);
     COHORT_CHECK(read, "{} is listed but not read", name);
@@ -109,6 +112,9 @@ std::vector<FlagHelp> strategy_flags_help() {
       {"--transport", "native|mpi",
        "what moves data between workers: Cohort's own engine (default), or the MPI that started "
        "them"},
+      {"--shard", "WHAT",
+       "none, optimizer, gradients or parameters: what workers divide among themselves to save "
+       "memory (default none)"},
   };
   for (FlagHelp& flag : server_flags_help()) flags.push_back(std::move(flag));
   return flags;

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "cohort/parallel/sharding/shard.h"
 #include "cohort/parallel/strategies/flag_help.h"
 #include "cohort/parallel/strategies/server_flags.h"
 
@@ -24,6 +25,9 @@ struct StrategyFlags {
   // native|mpi: whose engine moves data between the workers. mpi: that of the MPI which started
   // them (transport.h says where that is refused).
   std::string transport = "native";
+  // none|optimizer|gradients|parameters: what workers divide among themselves. For
+  // TrainerOptions::shard.
+  parallel::Shard shard = parallel::Shard::none;
   parallel::ServerFlags servers;  // of parameter_server
 
   int replicas_per_worker() const;

@@ -34,6 +34,12 @@ TEST(Flags, ReadsDashesAsUnderscoresAndTheLastOfTwo) {
   EXPECT_EQ(take_strategy_flags({"--num-replicas=2", "--num_replicas=3"}).flags.num_replicas, 3);
 }
 
+TEST(Flags, SaysWhatWorkersDivide) {
+  EXPECT_EQ(take_strategy_flags({}).flags.shard, Shard::none);
+  EXPECT_EQ(take_strategy_flags({"--shard", "optimizer"}).flags.shard, Shard::optimizer);
+  EXPECT_THAT(refusal({"--shard=zero"}), AllOf(HasSubstr("'zero'"), HasSubstr("gradients")));
+}
+
 TEST(Flags, StopsAtALoneDoubleDash) {
   const auto parsed = take_strategy_flags({"--num_replicas=2", "--", "--num_replicas=x"});
   EXPECT_EQ(parsed.flags.num_replicas, 2);

@@ -31,6 +31,8 @@ class Strategy {
   // In an elastic job worker() changes: a number that this process keeps, below slots().
   virtual int slot() const { return worker(); }
   virtual int slots() const { return workers(); }
+  // Whether workers come and go while it trains.
+  virtual bool is_elastic() const { return false; }
   // The job was begun by an earlier launcher: training goes on from its last checkpoint.
   virtual bool resumes() const { return false; }
   virtual std::string job() const { return {}; }  // its id; empty: none was given

@@ -30,7 +30,7 @@ std::unique_ptr<torch::optim::Optimizer> clone_optimizer(const torch::optim::Opt
           throw InvalidInput(
               fmt::format("the optimizer has a parameter of shape {} that the model does not",
                           shape_text(parameter.sizes().vec())));
-        parameters.push_back(found->second);
+        if (found->second.defined()) parameters.push_back(found->second);
       }
       groups.emplace_back(std::move(parameters), group.options().clone());
     }

@@ -81,7 +81,8 @@ nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fi
   const auto identity = [&](const SampleSource& set) {
     return identity_of(set, trainer.seed, trainer.deterministic);
   };
-  values.update({{"epochs", fit.epochs},
+  values.update({{"shard", parallel::to_string(trainer.shard)},
+                 {"epochs", fit.epochs},
                  {"steps_per_epoch", fit.steps_per_epoch},
                  {"max_steps", fit.max_steps},
                  {"shuffle", fit.shuffle},
@@ -194,6 +195,7 @@ Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
   add_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
                 ParameterNames(trainer.model().module()));
   if (!tables.empty()) add_pieces(checkpoint, kTables, tables);
+  trainer.sync().steps->release_state();
   return checkpoint;
 }
 

@@ -33,6 +33,18 @@ void check_metrics(const std::vector<Metric>& metrics) {
   }
 }
 
+void check_shard(const TrainerOptions& options, const parallel::Strategy& strategy) {
+  const std::string asked = "shard is " + parallel::to_string(options.shard);
+  expect(strategy.name() != "parameter_server",
+         asked + ", but parameter servers keep the optimizer's state already",
+         "Leave --shard out, or use --distribution_strategy multi_worker_mirrored.");
+  expect(!strategy.is_elastic(),
+         asked + ", but in an elastic job a worker's part is lost with the worker",
+         "Leave --shard out, or give a fixed number of workers and resume from checkpoints.");
+  expect(options.shard == parallel::Shard::optimizer, asked + ", which is not built yet",
+         "Give optimizer.");
+}
+
 std::uint32_t checksum(const torch::Tensor& tensor, std::uint32_t sum) {
   const std::string head =
       fmt::format("{} {}", c10::toString(tensor.scalar_type()), shape_text(tensor.sizes().vec()));
@@ -77,6 +89,7 @@ void check(const TrainerOptions& options, const parallel::Strategy& strategy) {
                      options.batch_size),
          "Give a larger batch_size (it is that of all workers together), or fewer shards.");
   check_metrics(options.metrics);
+  if (options.shard != parallel::Shard::none) check_shard(options, strategy);
 }
 
 void check(const FitOptions& options, const SampleSource& data, std::int64_t batch_size) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cohort/parallel/gradients/gradient_sync.h"
+#include "cohort/parallel/sharding/shard.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/model/metric.h"
 #include "cohort/train/model/precision.h"
@@ -35,7 +36,10 @@ struct TrainerOptions {
   parallel::BucketReducer reducer = {};  // replaces the built-in sum of gradients
   std::size_t bucket_bytes = 8 << 20;    // gradients that travel together
   bool allow_unused = false;             // parameters that a step does not reach
-  std::vector<Metric> metrics = {};      // beside the loss
+  // What workers divide among themselves, to save memory: the same bits as without. A program
+  // that understands --shard gives context.flags().shard (docs/large-models.md).
+  parallel::Shard shard = parallel::Shard::none;
+  std::vector<Metric> metrics = {};                                  // beside the loss
   std::chrono::milliseconds step_timeout = std::chrono::minutes(5);  // for any one exchange
 };
 

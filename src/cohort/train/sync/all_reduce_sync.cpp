@@ -40,6 +40,8 @@ void AllReduceSync::attach(const SyncedModel& model, std::vector<collective::Sha
       model.shards, runs_);
   require_trainable(model.module);
   tables_.emplace(model.module);
+  if (options.shard != parallel::Shard::none && replica_.size > 1)
+    sharded_.emplace(*replica_.group, parameters_, model.optimizer, timeout_);
 }
 
 void AllReduceSync::require_trainable(torch::nn::Module& module) const {
@@ -57,7 +59,10 @@ collective::ShardRange AllReduceSync::own_shards() const {
 
 void AllReduceSync::broadcast_from_first() {
   parallel::broadcast_parameters(*replica_.group, model_->module, 0);
-  parallel::broadcast_optimizer_state(*replica_.group, model_->optimizer, 0);
+  if (sharded_)
+    sharded_->broadcast_from_first(model_->module);
+  else
+    parallel::broadcast_optimizer_state(*replica_.group, model_->optimizer, 0);
 }
 
 void AllReduceSync::broadcast_buffers() {
@@ -105,7 +110,10 @@ void AllReduceSync::apply_step(StepResult& result) {
     const double limit = model_->options.clip_norm;
     if (limit > 0 || model_->options.log_gradient_norm)
       result.gradient_norm = parallel::clip_gradients(parameters_, limit > 0 ? limit : kNoLimit);
-    model_->optimizer.step();
+    if (sharded_)
+      sharded_->step();
+    else
+      model_->optimizer.step();
     tables_->update(scale);
   } else {
     tables_->drop_gradients();
@@ -118,6 +126,15 @@ std::vector<std::uint16_t> AllReduceSync::shard_owners() const {
   for (const auto& run : collective::runs_of(replica_.size, model_->shards, runs_))
     std::fill_n(owners.begin() + run.first, run.count, rank++);
   return owners;
+}
+
+parallel::TableImages AllReduceSync::gather_state() {
+  if (sharded_) sharded_->gather_state();
+  return tables_->images();
+}
+
+void AllReduceSync::release_state() {
+  if (sharded_) sharded_->release_state();
 }
 
 void AllReduceSync::add_table_sizes(Logs& logs) const {

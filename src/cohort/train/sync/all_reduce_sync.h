@@ -9,6 +9,7 @@
 #include "cohort/parallel/gradients/gradient_memory.h"
 #include "cohort/parallel/gradients/replica.h"
 #include "cohort/parallel/tables/local_tables.h"
+#include "cohort/train/sync/sharded_update.h"
 #include "cohort/train/sync/step_sync.h"
 
 namespace cohort::train {
@@ -48,7 +49,8 @@ class AllReduceSync final : public StepSync {
   void broadcast_from_first() override;
   void broadcast_buffers() override;
   void require_trainable(torch::nn::Module& module) const override;
-  parallel::TableImages gather_state() override { return tables_->images(); }
+  parallel::TableImages gather_state() override;
+  void release_state() override;
   void restore_tables(parallel::TableImages images, std::int64_t step) override {
     tables_->restore(images, static_cast<std::uint64_t>(step));
   }
@@ -66,6 +68,7 @@ class AllReduceSync final : public StepSync {
   std::optional<parallel::GradientSync> gradients_;
   std::optional<parallel::BufferSync> buffers_;
   std::optional<parallel::LocalTables> tables_;
+  std::optional<ShardedUpdate> sharded_;      // where the ranks divide the optimizer's state
   std::vector<collective::ShardRange> runs_;  // by rank
   std::vector<std::uint32_t> shard_samples_;
   std::chrono::nanoseconds waited_{};

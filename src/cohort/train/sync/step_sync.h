@@ -91,6 +91,8 @@ class StepSync {
   // Module and optimizer hold the job's whole state, for a checkpoint; the embedding tables are
   // returned. Of replica 0 alone.
   virtual parallel::TableImages gather_state() = 0;
+  // The checkpoint is made: what gather_state() brought together is not needed any more.
+  virtual void release_state() {}
   // The tables as after `step` steps, in the place of what they hold; before begin(). Of replica 0
   // alone.
   virtual void restore_tables(parallel::TableImages images, std::int64_t step) = 0;
