@@ -35,12 +35,15 @@
 #include "cohort/train/data/distributed_sampler.h"
 #include "cohort/train/data/elastic_sampler.h"
 #include "cohort/train/data/image_dataset.h"
+#include "cohort/train/data/token_dataset.h"
 #include "cohort/train/data/torch_dataset.h"
 #include "cohort/train/data/transforms.h"
 #include "cohort/train/elastic/run.h"
 #include "cohort/train/elastic/state.h"
 #include "cohort/train/model/losses.h"
 #include "cohort/train/model/precision.h"
+#include "cohort/train/text/byte_pair_tokenizer.h"
+#include "cohort/train/text/tokenizer.h"
 #include "cohort/train/trainer.h"
 
 namespace cohort {
@@ -75,6 +78,8 @@ using parallel::Strategy;
 using train::accuracy;
 using train::Batch;
 using train::BroadcastGlobalVariables;
+using train::BytePairTokenizer;
+using train::ByteTokenizer;
 using train::Callback;
 using train::CallbackOrder;
 using train::cifar10;
@@ -111,6 +116,8 @@ using train::parse_precision;
 using train::Precision;
 using train::RandomCrop;
 using train::ReduceLearningRateOnPlateau;
+using train::save_weights;
+using train::SaveWeightsOptions;
 using train::shard;
 using train::Split;
 using train::StepDecay;
@@ -121,6 +128,10 @@ using train::take;
 using train::TensorBoard;
 using train::TensorBoardOptions;
 using train::TensorDataset;
+using train::TokenDataset;
+using train::TokenDatasetOptions;
+using train::Tokenizer;
+using train::TokenType;
 using train::top_k_accuracy;
 using train::Trace;
 using train::Trainer;
@@ -128,6 +139,8 @@ using train::TrainerOptions;
 using train::Transform;
 using train::Transformed;
 using train::Watch;
+using train::WeightMapping;
 using train::WorkerLog;
+using train::write_token_file;
 
 }  // namespace cohort

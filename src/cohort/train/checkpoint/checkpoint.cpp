@@ -221,7 +221,8 @@ fs::path write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint,
   const fs::path tensors_path = free_tensors_path(folder, state.step);
   DurableFile tensors(tensors_path);
   const auto identity = write_safetensors(
-      checkpoint.tensors, {{"format", "pt"}, {"cohort.step", std::to_string(state.step)}},
+      checkpoint.tensors,
+      {{"format", "pt"}, {std::string(kCheckpointMark), std::to_string(state.step)}},
       [&](std::string_view bytes) {
         if (stop.stop_requested())
           throw Error(fmt::format("the checkpoint of step {} was given up", state.step));

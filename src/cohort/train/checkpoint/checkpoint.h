@@ -8,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cohort/train/checkpoint/optimizer_state.h"
@@ -25,6 +26,9 @@
 //
 // Functions without state; loading may go on while a writer is at work.
 namespace cohort::train {
+
+// In the metadata of every checkpoint's tensors, and of no other file.
+inline constexpr std::string_view kCheckpointMark = "cohort.step";
 
 struct Checkpoint {
   TrainingState state;
