@@ -6,6 +6,7 @@
 #include "cohort/base/deadline.h"
 #include "cohort/base/error.h"
 #include "cohort/base/process/run_main.h"
+#include "cohort/parallel/activations/checkpoint_activations.h"
 #include "cohort/parallel/gradients/buffer_sync.h"
 #include "cohort/parallel/gradients/distributed_optimizer.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
@@ -62,6 +63,7 @@ using parallel::broadcast_json;
 using parallel::broadcast_object;
 using parallel::broadcast_optimizer_state;
 using parallel::broadcast_parameters;
+using parallel::checkpoint_activations;
 using parallel::Compression;
 using parallel::DistributedOptimizer;
 using parallel::grouped_all_reduce;

@@ -98,6 +98,11 @@ struct RandomScope::State {
   std::optional<c10::impl::IncludeDispatchKeyGuard> included;
 };
 
+at::Generator generator_of_this_thread(torch::Device device) {
+  if (device.is_cpu() && own_generator != nullptr) return *own_generator;
+  return at::globalContext().defaultGenerator(device);
+}
+
 RandomScope::RandomScope(std::uint64_t seed, torch::Device device, bool shared_process)
     : state_(std::make_unique<State>()) {
   if (own_generator != nullptr) throw InvalidInput("a RandomScope already lives on this thread");

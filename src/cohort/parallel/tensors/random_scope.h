@@ -27,4 +27,8 @@ class RandomScope {
   std::unique_ptr<State> state_;
 };
 
+// What this thread draws random numbers on `device` from: its RandomScope's generator, or LibTorch's
+// default one.
+at::Generator generator_of_this_thread(torch::Device device);
+
 }  // namespace cohort::parallel
