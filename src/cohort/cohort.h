@@ -43,6 +43,7 @@
 #include "cohort/train/elastic/state.h"
 #include "cohort/train/model/losses.h"
 #include "cohort/train/model/precision.h"
+#include "cohort/train/model/training_step.h"
 #include "cohort/train/text/byte_pair_tokenizer.h"
 #include "cohort/train/text/tokenizer.h"
 #include "cohort/train/trainer.h"
@@ -104,6 +105,9 @@ using train::LearningRateWarmup;
 using train::load_weights;
 using train::LoadWeightsOptions;
 using train::Logs;
+using train::Loss;
+using train::LossFunction;
+using train::masked_mean;
 using train::mean_squared_error;
 using train::Metric;
 using train::MetricAverage;
@@ -115,7 +119,9 @@ using train::MultiStepDecay;
 using train::Normalise;
 using train::parse_compression;
 using train::parse_precision;
+using train::Phase;
 using train::Precision;
+using train::Prediction;
 using train::RandomCrop;
 using train::ReduceLearningRateOnPlateau;
 using train::save_weights;
@@ -130,6 +136,7 @@ using train::take;
 using train::TensorBoard;
 using train::TensorBoardOptions;
 using train::TensorDataset;
+using train::token_cross_entropy;
 using train::TokenDataset;
 using train::TokenDatasetOptions;
 using train::Tokenizer;
@@ -138,9 +145,11 @@ using train::top_k_accuracy;
 using train::Trace;
 using train::Trainer;
 using train::TrainerOptions;
+using train::TrainingStep;
 using train::Transform;
 using train::Transformed;
 using train::Watch;
+using train::Weight;
 using train::WeightMapping;
 using train::WorkerLog;
 using train::write_token_file;

@@ -36,9 +36,8 @@ FitOptions one_step_of(FitOptions options, std::int64_t steps_done) {
 struct Trainer::State {
   std::shared_ptr<parallel::Strategy> strategy;
   Model model;
-  std::shared_ptr<torch::optim::Optimizer> optimizer;
+  std::vector<Phase> phases;
   MakeOptimizer make_optimizer;  // or nothing
-  Loss loss;
   TrainerOptions options;
   int threads = 1;  // that LibTorch has outside of run()
   // By local index, made by the first run.
@@ -63,11 +62,14 @@ struct Trainer::State {
   ReplicaSync& sync_of(const parallel::Replica& replica) {
     auto& sync = syncs[static_cast<std::size_t>(replica.local)];
     if (!sync && replica.elastic != nullptr) {
+      expect(phases.size() == 1,
+             fmt::format("{} phases do not go with an elastic job", phases.size()),
+             "Start the job without --elastic, or use one phase.");
       auto made = make_elastic_sync(replica, options.step_timeout);
       sync = std::move(made.sync);
       elastic_sync = made.steps;
     } else if (!sync) {
-      sync = make_replica_sync(replica, options.step_timeout);
+      sync = make_replica_sync(replica, options.step_timeout, phases.size());
     }
     return *sync;
   }
@@ -78,10 +80,10 @@ struct Trainer::State {
     if (!part) {
       ReplicaSync& sync = sync_of(replica);
       sync.steps->require_trainable(model.module());
-      auto [own_model, own_optimizer] = model_and_optimizer(replica);
+      auto [own_model, own_phases] = model_and_phases(replica);
       TrainerOptions own_options = options;
       own_options.virtual_shards = shards;
-      part = std::make_unique<ReplicaTrainer>(sync, own_model, own_optimizer, loss, own_options,
+      part = std::make_unique<ReplicaTrainer>(sync, own_model, own_phases, own_options,
                                               strategy->local_replicas() > 1);
     }
     return *part;
@@ -89,17 +91,20 @@ struct Trainer::State {
 
   // The first replica's are those that the user gave; the others' are copies. Copying reads what
   // the first one moves to its device: one at a time.
-  std::pair<Model, std::shared_ptr<torch::optim::Optimizer>> model_and_optimizer(
-      const parallel::Replica& replica) {
+  std::pair<Model, std::vector<Phase>> model_and_phases(const parallel::Replica& replica) {
     std::lock_guard lock(making);
     if (replica.local == 0) {
       model.module().to(replica.device);
-      return {model, optimizer};
+      return {model, phases};
     }
     Model copy = model.replicate(replica.device);
-    return {copy, make_optimizer ? make_optimizer(copy.module().parameters())
-                                 : clone_optimizer(*optimizer, model.module().parameters(),
-                                                   copy.module().parameters())};
+    std::vector<Phase> copies = phases;
+    for (Phase& phase : copies)
+      phase.optimizer = make_optimizer
+                            ? make_optimizer(copy.module().parameters())
+                            : clone_optimizer(*phase.optimizer, model.module().parameters(),
+                                              copy.module().parameters());
+    return {copy, copies};
   }
 
   std::unique_ptr<FitLoop> begin_fit(ReplicaSync& sync, const FitInputs& inputs);
@@ -114,13 +119,11 @@ struct Trainer::State {
 };
 
 Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
-                 std::shared_ptr<torch::optim::Optimizer> optimizer, Loss loss,
-                 TrainerOptions options)
+                 std::vector<Phase> phases, TrainerOptions options)
     : state_(new State{.strategy = std::move(strategy),
                        .model = std::move(model),
-                       .optimizer = std::move(optimizer),
+                       .phases = std::move(phases),
                        .make_optimizer = {},
-                       .loss = std::move(loss),
                        .options = std::move(options),
                        .threads = at::get_num_threads(),
                        .syncs = {},
@@ -128,20 +131,27 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
                        .elastic_sync = nullptr,
                        .position = {},
                        .making = {}}) {
-  expect(state_->strategy != nullptr, "there is no strategy", "Give context.strategy().");
-  expect(state_->optimizer != nullptr, "there is no optimizer",
-         "Give one over the model's parameters.");
-  check(state_->options, *state_->strategy);
-  check_optimizer(*state_->optimizer, state_->model.module());
-  state_->syncs.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
-  state_->replicas.resize(static_cast<std::size_t>(state_->strategy->local_replicas()));
-  state_->position.sums = Sums(state_->options.metrics.size());
+  State& state = *state_;
+  expect(state.strategy != nullptr, "there is no strategy", "Give context.strategy().");
+  check(state.options, *state.strategy);
+  check_phases(state.phases, state.model.module(), state.options.metrics);
+  state.syncs.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
+  state.replicas.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
+  state.position.sums = Sums(state.options.metrics.size(), state.phases.size());
 }
 
 Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
-                 MakeOptimizer make_optimizer, Loss loss, TrainerOptions options)
-    : Trainer(std::move(strategy), model, make_optimizer(model.module().parameters()),
-              std::move(loss), std::move(options)) {
+                 std::shared_ptr<torch::optim::Optimizer> optimizer, TrainingStep step,
+                 TrainerOptions options)
+    : Trainer(std::move(strategy), std::move(model),
+              std::vector<Phase>{{"", std::move(optimizer), std::move(step)}}, std::move(options)) {
+}
+
+Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
+                 MakeOptimizer make_optimizer, TrainingStep step, TrainerOptions options)
+    : Trainer(std::move(strategy), model,
+              std::shared_ptr<torch::optim::Optimizer>(make_optimizer(model.module().parameters())),
+              std::move(step), std::move(options)) {
   state_->make_optimizer = std::move(make_optimizer);
 }
 
@@ -213,7 +223,7 @@ FitResult Trainer::State::fit_elastic(ReplicaSync& sync, const FitInputs& inputs
   const auto begin = [&] {
     if (initial) {
       restore_module(model.module(), *initial);
-      optimizer->state().clear();
+      for (const Phase& phase : phases) phase.optimizer->state().clear();
     } else {
       initial.emplace(capture_module(model.module()));
       for (auto& [name, tensor] : *initial) tensor = tensor.clone();
@@ -251,20 +261,25 @@ Logs Trainer::evaluate(SourcePtr data, std::int64_t batch_size) {
   state.run("evaluate()", [&](const parallel::Replica& replica) {
     ReplicaTrainer& part = state.part_of(replica, state.default_shards());
     part.sync().evaluation->refresh();
-    Sums sums = part.evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
-    if (replica.local == 0) logs = sums.logs(state.options.metrics);
+    Logs mine = part.evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
+    if (replica.local == 0) logs = std::move(mine);
   });
   return logs;
 }
 
 torch::Tensor Trainer::predict(SourcePtr data, std::int64_t batch_size) {
+  return predict(std::move(data), Prediction(), batch_size);
+}
+
+torch::Tensor Trainer::predict(SourcePtr data, Prediction prediction, std::int64_t batch_size) {
   State& state = *state_;
   expect_samples(data.get(), "the data set of predict()");
   torch::Tensor outputs;
   state.run("predict()", [&](const parallel::Replica& replica) {
     ReplicaTrainer& part = state.part_of(replica, state.default_shards());
     part.sync().evaluation->refresh();
-    auto mine = part.predict(*data, batch_size > 0 ? batch_size : state.options.batch_size);
+    auto mine =
+        part.predict(*data, prediction, batch_size > 0 ? batch_size : state.options.batch_size);
     if (replica.local == 0) outputs = mine;
   });
   return outputs;

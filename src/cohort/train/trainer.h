@@ -5,11 +5,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cohort/parallel/strategies/strategy.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/model/losses.h"
 #include "cohort/train/model/model.h"
+#include "cohort/train/model/training_step.h"
 #include "cohort/train/options/options.h"
 
 namespace cohort::train {
@@ -23,7 +25,13 @@ using MakeOptimizer =
 //   Trainer trainer(context.strategy(), net, optimizer, cross_entropy, {.batch_size = 128});
 //   trainer.fit(train_data, {.epochs = 3, .validation = test_data});
 //
-// Every worker makes the same calls. The model and the optimizer that are given are those of this
+// A model that is not one tensor in, one tensor out, or a loss that is no mean over samples, is
+// given by a training step, a function of the model and a batch (model/training_step.h):
+//
+//   Trainer trainer(context.strategy(), net, optimizer,
+//                   [](Net& net, const Sentences& batch) { return Loss{...}; });
+//
+// Every worker makes the same calls. The model and the optimizers that are given are those of this
 // process's first replica and are trained in place. Starting values are worker 0's.
 //
 // The same bits: with options.deterministic (the default) the weights depend on data, seed, batch
@@ -37,11 +45,15 @@ using MakeOptimizer =
 class Trainer {
  public:
   Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
-          std::shared_ptr<torch::optim::Optimizer> optimizer, Loss loss,
+          std::shared_ptr<torch::optim::Optimizer> optimizer, TrainingStep step,
           TrainerOptions options = {});
   // For optimizers that are not LibTorch's own, where a process has several replicas.
   Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model, MakeOptimizer make_optimizer,
-          Loss loss, TrainerOptions options = {});
+          TrainingStep step, TrainerOptions options = {});
+  // Several updates from every batch, one after the other, each by its own optimizer. Not in elastic
+  // jobs and not with parameter servers (InvalidInput).
+  Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model, std::vector<Phase> phases,
+          TrainerOptions options = {});
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
@@ -54,6 +66,8 @@ class Trainer {
 
   // The model's outputs for all samples, in their order, on every worker (on the CPU).
   torch::Tensor predict(SourcePtr data, std::int64_t batch_size = 0);
+  // What `prediction` makes of the batches: [](Net& net, const Sentences& batch) -> torch::Tensor.
+  torch::Tensor predict(SourcePtr data, Prediction prediction, std::int64_t batch_size = 0);
 
   const Model& model() const;
   std::string weights() const;  // SHA-256 of all parameters and buffers

@@ -35,6 +35,10 @@ class AnyBatch {
   AnyBatch(B batch) : content_(std::make_shared<const ContentOf<B>>(std::move(batch))) {}  // NOLINT
 
   template <BatchType B>
+  bool is() const {
+    return content_ && content_->type() == typeid(B);
+  }
+  template <BatchType B>
   const B& as() const {
     check_type(typeid(B));
     return static_cast<const ContentOf<B>&>(*content_).batch;

@@ -242,7 +242,7 @@ void FitLoop::run_step() {
                                             })};
   call_callbacks(&Callback::on_step_begin);
   Loader& batches = loader_.at(position_, own, callback_state_.steps_per_epoch);
-  const StepResult step = trainer_.step(info, [&] {
+  const StepResult step = trainer_.step(info, position_.weight_units, [&] {
     membership::FaultPoints::of_this_process().reach("load", info.step);
     return batches.next().value();
   });
@@ -261,17 +261,14 @@ void FitLoop::show_step(const StepResult& step) {
   const TrainerOptions& options = inputs_.trainer_options;
   callback_state_.step = position_.step;
   callback_state_.step_in_epoch = position_.step_in_epoch;
-  callback_state_.logs = step.sums.logs(options.metrics);
+  callback_state_.logs = trainer_.logs(step.sums);
   if (options.log_gradient_norm && std::isfinite(step.gradient_norm))
     callback_state_.logs["grad_norm"] = step.gradient_norm;
-  callback_state_.running = position_.sums.logs(options.metrics);
+  callback_state_.running = trainer_.logs(position_.sums);
   clock_.show(callback_state_, waited());
 }
 
-std::chrono::nanoseconds FitLoop::waited() const {
-  const ReplicaSync& sync = trainer_.sync();
-  return sync.steps->waited() + sync.evaluation->waited();
-}
+std::chrono::nanoseconds FitLoop::waited() const { return trainer_.sync().waited(); }
 
 void FitLoop::end_step() {
   if (validation_is_due()) {
@@ -289,9 +286,12 @@ void FitLoop::end_epoch() {
   ReplicaSync& sync = trainer_.sync();
   sync.steps->broadcast_buffers();
   const bool validates = sync.evaluation->validates();
-  Logs logs = position_.sums.logs(inputs_.trainer_options.metrics);
+  Logs logs = trainer_.logs(position_.sums);
   if (inputs_.options.validation && validates) logs.merge(validate());
   logs["lr"] = trainer_.learning_rate().get();
+  const std::vector<std::string> phases = trainer_.phase_names();
+  for (std::size_t i = 0; i < phases.size(); ++i)
+    logs["lr_" + phases[i]] = trainer_.learning_rate().of(i);
   callback_state_.validated_elsewhere_ = inputs_.options.validation && !validates;
   callback_state_.exact_.clear();
   for (const auto& [name, value] : logs) callback_state_.exact_.insert(name);
@@ -301,7 +301,7 @@ void FitLoop::end_epoch() {
   // A checkpoint made by a callback goes on with the next epoch.
   ++position_.epoch;
   position_.step_in_epoch = 0;
-  position_.sums = Sums(inputs_.trainer_options.metrics.size());
+  position_.sums = trainer_.no_sums();
   call(&Callback::on_epoch_end);
   history_.push_back(callback_state_.logs);
   position_.next = is_over() ? FitStage::train_end : FitStage::epoch_begin;
@@ -319,8 +319,7 @@ Logs FitLoop::validate() {
   const FitOptions& options = inputs_.options;
   const std::int64_t batch = options.validation_batch_size > 0 ? options.validation_batch_size
                                                                : inputs_.trainer_options.batch_size;
-  return trainer_.evaluate(*options.validation, batch, options.fast_dev_run ? 1 : 0)
-      .logs(inputs_.trainer_options.metrics, "val_");
+  return trainer_.evaluate(*options.validation, batch, "val_", options.fast_dev_run ? 1 : 0);
 }
 
 void FitLoop::call(void (Callback::*event)(FitState&)) {
@@ -347,7 +346,7 @@ void FitLoop::follow_requests() {
   else if (agreed.stop)
     callback_state_.stop(kElsewhere);
   if (replica.local != 0) trainer_.learning_rate().apply(inputs_.control.learning_rate);
-  if (agreed.broadcast) trainer_.sync().steps->broadcast_from_first();
+  if (agreed.broadcast) trainer_.sync().broadcast_from_first();
 }
 
 nlohmann::json FitLoop::snapshot(const TrainingState& state) const {
@@ -366,8 +365,7 @@ nlohmann::json FitLoop::snapshot(const TrainingState& state) const {
 
 void FitLoop::apply_snapshot(const nlohmann::json& snapshot) {
   loader_.reset();
-  position_ = restore_state(trainer_, training_state_from(snapshot.at("state")), inputs_.callbacks,
-                            inputs_.trainer_options.metrics.size());
+  position_ = restore_state(trainer_, training_state_from(snapshot.at("state")), inputs_.callbacks);
   position_.next = static_cast<FitStage>(snapshot.at("next").get<int>());
   position_.stop = snapshot.at("stop").get<bool>();
   position_.may_request = snapshot.at("may_request").get<bool>();

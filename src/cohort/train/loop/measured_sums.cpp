@@ -22,27 +22,30 @@ std::vector<double> read_all(const std::vector<torch::Tensor>& scalars) {
 
 }  // namespace
 
-void MeasuredSums::add(double samples, const torch::Tensor& loss, std::vector<torch::Tensor> sums) {
-  sums.insert(sums.begin(), loss);
-  items_.back().push_back({samples, std::move(sums)});
-}
-
 std::vector<Sums> MeasuredSums::read() {
   const auto items = std::exchange(items_, {});
   std::vector<torch::Tensor> scalars;
   for (const auto& batches : items)
-    for (const BatchValues& batch : batches)
-      scalars.insert(scalars.end(), batch.values.begin(), batch.values.end());
+    for (const Batch& batch : batches) {
+      scalars.push_back(batch.loss);
+      if (batch.weight.tensor().defined()) scalars.push_back(batch.weight.tensor());
+      scalars.insert(scalars.end(), batch.sums.begin(), batch.sums.end());
+    }
   const std::vector<double> values = read_all(scalars);
   auto value = values.begin();
   std::vector<Sums> result;
   for (const auto& batches : items) {
     Sums& item = result.emplace_back(metrics_);
-    for (const BatchValues& batch : batches) {
+    for (const Batch& batch : batches) {
       Sums sums(metrics_);
       sums.samples = batch.samples;
-      for (double& sum : sums.values) sum = *value++;
-      sums.values[0] *= sums.samples;
+      const double loss = *value++;
+      sums.weights[0] = batch.weight.tensor().defined()
+                            ? Weight::checked(*value++)
+                            : batch.weight.number().value_or(batch.samples);
+      // A mean over nothing may be no number.
+      if (sums.weights[0] > 0) sums.values[0] = loss * sums.weights[0];
+      for (std::size_t i = 0; i < metrics_; ++i) sums.values[i + 1] = *value++;
       item.add(sums);
     }
   }

@@ -2,8 +2,10 @@
 
 #include <torch/torch.h>
 
+#include <utility>
 #include <vector>
 
+#include "cohort/train/model/loss.h"
 #include "cohort/train/model/metric.h"
 
 namespace cohort::train {
@@ -16,20 +18,23 @@ class MeasuredSums {
  public:
   explicit MeasuredSums(std::size_t metrics) : metrics_(metrics) {}
 
+  struct Batch {
+    double samples = 0;
+    torch::Tensor loss;  // the mean
+    Weight weight;
+    std::vector<torch::Tensor> sums;  // of each metric
+  };
+
   void clear() { items_.clear(); }
   void begin_item() { items_.emplace_back(); }  // a shard, or a batch of an evaluation
-  // A batch of the last item: its mean loss, and the sum of each metric; one element each.
-  void add(double samples, const torch::Tensor& loss, std::vector<torch::Tensor> sums);
-  // The sums of each item, and none is left.
+  // A batch of the last item; tensors of one element each.
+  void add(Batch batch) { items_.back().push_back(std::move(batch)); }
+  // The sums of each item, and none is left. InvalidInput for a weight that cannot be.
   std::vector<Sums> read();
 
  private:
-  struct BatchValues {
-    double samples;
-    std::vector<torch::Tensor> values;  // loss first
-  };
   std::size_t metrics_;
-  std::vector<std::vector<BatchValues>> items_;
+  std::vector<std::vector<Batch>> items_;
 };
 
 }  // namespace cohort::train

@@ -25,9 +25,10 @@ TEST(MeasuredSums, HaveTheBitsOfReadingEachValueWhenItIsMade) {
             torch::randint(100, {1}, torch::TensorOptions(device).dtype(torch::kLong));
         const auto half = torch::rand({}, device).to(torch::kBFloat16);
         const double samples = 7 + batch;
-        measured.add(samples, loss, {hits, half});
+        measured.add({.samples = samples, .loss = loss, .weight = {}, .sums = {hits, half}});
         Sums sums(2);
         sums.samples = samples;
+        sums.weights = {samples};
         sums.values = {loss.item<double>() * samples, hits.item<double>(), half.item<double>()};
         expected.back().add(sums);
       }
@@ -36,6 +37,7 @@ TEST(MeasuredSums, HaveTheBitsOfReadingEachValueWhenItIsMade) {
     ASSERT_EQ(read.size(), expected.size());
     for (std::size_t i = 0; i < read.size(); ++i) {
       EXPECT_EQ(read[i].values, expected[i].values);
+      EXPECT_EQ(read[i].weights, expected[i].weights);
       EXPECT_EQ(read[i].samples, expected[i].samples);
     }
     EXPECT_TRUE(measured.read().empty());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "cohort/train/model/metric.h"
 
@@ -17,7 +18,8 @@ struct Position {
   std::int64_t step = 0;
   Sums sums;  // of the epoch so far
   FitStage next = FitStage::train_begin;
-  bool stop = false;         // all replicas agreed to end
+  bool stop = false;                      // all replicas agreed to end
+  std::vector<double> weight_units = {};  // of the next step, by phase (StepInfo); empty: 1
   bool may_request = false;  // a callback of some replica may ask for something at this step's end
 };
 

@@ -5,71 +5,99 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "cohort/parallel/gradients/replica.h"
+#include "cohort/parallel/tensors/random_scope.h"
+#include "cohort/train/data/batch_plan.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/loop/measured_sums.h"
 #include "cohort/train/model/learning_rate.h"
-#include "cohort/train/model/losses.h"
 #include "cohort/train/model/model.h"
 #include "cohort/train/model/precision.h"
+#include "cohort/train/model/training_step.h"
 #include "cohort/train/options/options.h"
 #include "cohort/train/sync/replica_sync.h"
 
 namespace cohort::train {
 
-// One replica's part of training: its model and optimizer at work on its shards. What it does
+// One replica's part of training: its model and optimizers at work on its shards. What it does
 // together with the others is its ReplicaSync's business. Every replica makes the same calls.
 // Losses and metrics stay on the device until a step's or an evaluation's end, and are read there
 // at once. Confined to the replica's thread.
 class ReplicaTrainer {
  public:
-  // `shared_process`: other replicas are threads of this process. `sync` must outlive it.
-  ReplicaTrainer(ReplicaSync& sync, Model model, std::shared_ptr<torch::optim::Optimizer> optimizer,
-                 Loss loss, const TrainerOptions& options, bool shared_process);
+  // `phases`: at least one, as many as `sync` has. `shared_process`: other replicas are threads of
+  // this process. `sync` must outlive it.
+  ReplicaTrainer(ReplicaSync& sync, Model model, const std::vector<Phase>& phases,
+                 const TrainerOptions& options, bool shared_process);
 
   int shards() const { return shards_; }
 
-  // Computes and applies one step; `next` gives the batch of each own shard, in ascending order.
+  // Computes and applies one step, phase after phase; `next` gives the batch of each own shard, in
+  // ascending order. `units`: StepInfo::weight_unit of each phase, and of the next step on return.
   // The result's sums are over all shards of all replicas, the same bits everywhere.
-  StepResult step(const StepInfo& info, const std::function<AnyBatch()>& next);
+  StepResult step(const StepInfo& info, std::vector<double>& units,
+                  const std::function<AnyBatch()>& next);
 
-  // The sums over `data`, every sample once, the same bits everywhere. `limit`: at most so many
-  // batches; 0: all.
-  Sums evaluate(const SampleSource& data, std::int64_t batch_size, std::int64_t limit = 0);
+  // The logs of `data`, every sample once, the same bits everywhere; names begin with `prefix`.
+  // `limit`: at most so many batches; 0: all.
+  Logs evaluate(const SampleSource& data, std::int64_t batch_size, const std::string& prefix = "",
+                std::int64_t limit = 0);
 
   // The outputs for all of `data`, in its order, on the CPU.
-  torch::Tensor predict(const SampleSource& data, std::int64_t batch_size);
+  torch::Tensor predict(const SampleSource& data, const Prediction& prediction,
+                        std::int64_t batch_size);
+
+  Sums no_sums() const { return Sums(options_.metrics.size(), phases_.size()); }
+  Logs logs(const Sums& sums) const;  // of a step or an epoch
 
   const parallel::Replica& replica() const { return sync_.replica; }  // as it is now
   ReplicaSync& sync() const { return sync_; }
   const Model& model() const { return model_; }
-  torch::optim::Optimizer& optimizer() { return *optimizer_; }
-  LearningRate& learning_rate() { return rate_; }
-  LossScale& loss_scale() { return loss_scale_; }
+  std::size_t phases() const { return phases_.size(); }
+  std::vector<std::string> phase_names() const;  // none where there is one phase
+  torch::optim::Optimizer& optimizer(std::size_t phase = 0) { return *phases_[phase].optimizer; }
+  LossScale& loss_scale(std::size_t phase = 0) { return *phases_[phase].loss_scale; }
+  LearningRate& learning_rate() { return *rate_; }
 
  private:
-  void run_shard(const StepInfo& info, int shard, const AnyBatch& batch);
-  void run_micro_batch(const StepInfo& info, const Batch& batch);
-  torch::Tensor forward(const torch::Tensor& input) const;
+  struct TrainedPhase {
+    std::string name;
+    std::shared_ptr<torch::optim::Optimizer> optimizer;
+    TrainingStep step;
+    std::unique_ptr<LossScale> loss_scale;
+    StepSync* sync;
+    std::vector<torch::Tensor> others;  // parameters that it does not update
+    std::uint64_t seed;
+  };
+  StepResult run_phase(std::size_t number, const StepInfo& info,
+                       const std::function<AnyBatch(int)>& batch_of);
+  void run_shard(TrainedPhase& phase, const StepInfo& info, int shard, const AnyBatch& batch);
+  void run_micro_batch(TrainedPhase& phase, const StepInfo& info, const AnyBatch& batch);
+  std::vector<torch::Tensor> parameters_without(const torch::optim::Optimizer& optimizer) const;
+  // The sums over all replicas' batches; this one has those of `own`.
+  Sums evaluate(const TrainingStep& step, std::size_t metrics, const SampleSource& data,
+                std::int64_t batch_size, Range own, std::int64_t batches);
+  std::unique_ptr<parallel::RandomScope> random_numbers_of(std::int64_t batch) const;
   // The loss and the metrics of a batch, for `measured_`.
-  void measure(const torch::Tensor& output, const torch::Tensor& target, const torch::Tensor& loss);
+  void measure(const Loss& loss, std::int64_t samples);
   // The metric's sum over a batch; refused where it is found to be something else.
   torch::Tensor measure(std::size_t metric, const torch::Tensor& output,
                         const torch::Tensor& target);
-  void check_finite(const StepInfo& info, const Sums& sums) const;
+  void check_finite(const StepInfo& info, const TrainedPhase& phase, const Sums& sums) const;
 
   ReplicaSync& sync_;
   Model model_;
-  std::shared_ptr<torch::optim::Optimizer> optimizer_;
-  Loss loss_;
   TrainerOptions options_;
   bool shared_process_;
   int shards_;
-  LearningRate rate_;
-  LossScale loss_scale_;
+  std::vector<TrainedPhase> phases_;
+  std::unique_ptr<LearningRate> rate_;
   std::vector<char> metric_is_sum_;  // seen to be one
-  MeasuredSums measured_;            // of the step or the evaluation under way
+  MeasuredSums measured_{0};         // of the phase or the evaluation under way
+  std::size_t measured_metrics_ = 0;
 };
 
 }  // namespace cohort::train

@@ -7,14 +7,16 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/text.h"
 #include "cohort/train/options/checks.h"
 
 namespace cohort::train {
 namespace {
 
 constexpr const char* kModel = "model";
-constexpr const char* kOptimizer = "optimizer";
+constexpr const char* kOptimizer = "optimizer";  // of phases: "optimizer_<name>"
 constexpr const char* kTables = "tables";
+constexpr const char* kPhases = "phases";  // their names, in `extra`
 
 // Everything of a trainer that changes what is computed, by name.
 nlohmann::json values_of(const TrainerOptions& trainer) {
@@ -39,19 +41,56 @@ void expect_same(const char* what, std::uint64_t saved, std::uint64_t asked) {
 }
 
 nlohmann::json save(const Sums& sums) {
-  return {{"values", sums.values}, {"samples", sums.samples}};
+  return {{"values", sums.values}, {"weights", sums.weights}, {"samples", sums.samples}};
 }
 
-Sums load_sums(const nlohmann::json& saved, std::size_t metrics) {
-  Sums sums(metrics);
+// `sums`: none, of the shape that they must have. Older checkpoints have no weights: they are the
+// samples.
+Sums load_sums(const nlohmann::json& saved, Sums sums) {
+  const auto samples = saved.at("samples").get<double>();
   auto values = saved.at("values").get<std::vector<double>>();
-  if (values.size() != sums.values.size())
-    throw InvalidInput(fmt::format("the checkpoint was made with {} metrics, this training has {}",
-                                   values.size() - 1, metrics),
-                       {.advice = "Use the same metrics, or begin a new folder."});
+  auto weights = saved.value("weights", std::vector<double>{samples});
+  const auto expect = [&](const char* what, std::size_t had, std::size_t has) {
+    if (had != has)
+      throw InvalidInput(
+          fmt::format("the checkpoint was made with {} {}, this training has {}", had, what, has),
+          {.advice = fmt::format("Use the same {}, or begin a new folder.", what)});
+  };
+  expect("phases", weights.size(), sums.weights.size());
+  expect("metrics", values.size() - weights.size(), sums.values.size() - sums.weights.size());
   sums.values = std::move(values);
-  sums.samples = saved.at("samples").get<double>();
+  sums.weights = std::move(weights);
+  sums.samples = samples;
   return sums;
+}
+
+void expect_phases(const std::vector<std::string>& saved, const std::vector<std::string>& asked) {
+  if (saved == asked) return;
+  const auto text = [](const std::vector<std::string>& names) {
+    return names.empty() ? "one phase" : fmt::format("the phases {}", join(names, ", "));
+  };
+  throw InvalidInput(fmt::format("the checkpoint was made with {}, this training has {}",
+                                 text(saved), text(asked)),
+                     {.advice = "Use the same phases, or begin a new folder."});
+}
+
+std::string optimizer_part(const std::vector<std::string>& phases, std::size_t i) {
+  return phases.empty() ? kOptimizer : fmt::format("{}_{}", kOptimizer, phases[i]);
+}
+
+// The scale and the good steps of each phase.
+using LossScales = std::vector<std::pair<double, int>>;
+
+LossScales loss_scales_from(const nlohmann::json& extra) {
+  if (extra.contains("loss_scales")) return extra.at("loss_scales").get<LossScales>();
+  return {{extra.at("loss_scale").get<double>(), extra.at("good_steps").get<int>()}};
+}
+
+LossScales save_loss_scales(ReplicaTrainer& trainer) {
+  LossScales scales;
+  for (std::size_t i = 0; i < trainer.phases(); ++i)
+    scales.emplace_back(trainer.loss_scale(i).scale(), trainer.loss_scale(i).good_steps());
+  return scales;
 }
 
 std::optional<Checkpoint> load_own(const ResumeSources& sources) {
@@ -144,37 +183,43 @@ Position ResumePoint::restore(ReplicaTrainer& trainer, const Position& otherwise
         fmt::format("this trainer has begun with {} virtual shards, the checkpoint has {}",
                     trainer.shards(), state_->virtual_shards),
         {.advice = "Resume before anything else is done with the trainer."});
+  expect_phases(state_->extra.value(kPhases, std::vector<std::string>()), trainer.phase_names());
   if (checkpoint_) {
     restore_tensors(trainer, *checkpoint_);
     trainer.sync().steps->restore_tables(pieces_of(*checkpoint_, kTables), state_->step);
   }
-  return restore_state(trainer, *state_, callbacks, otherwise.sums.values.size() - 1);
+  return restore_state(trainer, *state_, callbacks);
 }
 
 void restore_tensors(ReplicaTrainer& trainer, const Checkpoint& checkpoint) {
+  const ParameterNames names(trainer.model().module());
+  const std::vector<std::string> phases = trainer.phase_names();
   restore_module(checkpoint, kModel, trainer.model().module());
-  restore_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
-                    ParameterNames(trainer.model().module()));
+  for (std::size_t i = 0; i < trainer.phases(); ++i)
+    restore_optimizer(checkpoint, optimizer_part(phases, i), trainer.optimizer(i), names);
 }
 
 Position restore_state(ReplicaTrainer& trainer, const TrainingState& state,
-                       std::span<const std::shared_ptr<Callback>> callbacks, std::size_t metrics) {
+                       std::span<const std::shared_ptr<Callback>> callbacks) {
   const auto& extra = state.extra;
   trainer.learning_rate().set_base(extra.at("base_learning_rate").get<double>());
-  trainer.loss_scale().restore(extra.at("loss_scale").get<double>(),
-                               extra.at("good_steps").get<int>());
+  const LossScales scales = loss_scales_from(extra);
+  for (std::size_t i = 0; i < trainer.phases() && i < scales.size(); ++i)
+    trainer.loss_scale(i).restore(scales[i].first, scales[i].second);
   for (const auto& [name, callback] : with_state(callbacks))
     if (state.callbacks.contains(name)) callback->load_state(state.callbacks.at(name));
   return {.epoch = state.epoch,
           .step_in_epoch = state.steps_in_epoch,
           .step = state.step,
-          .sums = load_sums(extra.at("epoch_sums"), metrics)};
+          .sums = load_sums(extra.at("epoch_sums"), trainer.no_sums()),
+          .weight_units = extra.value("weight_units", std::vector<double>())};
 }
 
 Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
                            const TrainerOptions& options,
                            std::span<const std::shared_ptr<Callback>> callbacks) {
   const parallel::TableImages tables = trainer.sync().steps->gather_state();
+  for (std::size_t i = 1; i < trainer.phases(); ++i) trainer.sync().phase(i).gather_state();
   Checkpoint checkpoint;
   checkpoint.state = {.step = position.step,
                       .epoch = position.epoch,
@@ -186,14 +231,21 @@ Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
                       .extra = {{"base_learning_rate", trainer.learning_rate().base()},
                                 {"loss_scale", trainer.loss_scale().scale()},
                                 {"good_steps", trainer.loss_scale().good_steps()},
-                                {"epoch_sums", save(position.sums)}}};
+                                {"epoch_sums", save(position.sums)},
+                                {"weight_units", position.weight_units}}};
+  const std::vector<std::string> phases = trainer.phase_names();
+  if (!phases.empty()) {
+    checkpoint.state.extra["loss_scales"] = save_loss_scales(trainer);
+    checkpoint.state.extra[kPhases] = phases;
+  }
   const nlohmann::json values = values_of(options);
   for (const auto& [name, value] : values.items()) checkpoint.state.config[name] = value.dump();
   for (const auto& [name, callback] : with_state(callbacks))
     checkpoint.state.callbacks[name] = callback->save_state();
   add_module(checkpoint, kModel, trainer.model().module());
-  add_optimizer(checkpoint, kOptimizer, trainer.optimizer(),
-                ParameterNames(trainer.model().module()));
+  const ParameterNames names(trainer.model().module());
+  for (std::size_t i = 0; i < trainer.phases(); ++i)
+    add_optimizer(checkpoint, optimizer_part(phases, i), trainer.optimizer(i), names);
   if (!tables.empty()) add_pieces(checkpoint, kTables, tables);
   trainer.sync().steps->release_state();
   return checkpoint;

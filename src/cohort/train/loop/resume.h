@@ -64,7 +64,7 @@ class ResumePoint {
 // goes to its places, and where training stands is returned.
 void restore_tensors(ReplicaTrainer& trainer, const Checkpoint& checkpoint);
 Position restore_state(ReplicaTrainer& trainer, const TrainingState& state,
-                       std::span<const std::shared_ptr<Callback>> callbacks, std::size_t metrics);
+                       std::span<const std::shared_ptr<Callback>> callbacks);
 
 // All that a checkpoint holds, as of now; tensors share the model's memory.
 Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,

@@ -1,5 +1,6 @@
 #include "cohort/train/model/learning_rate.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "cohort/base/error.h"
@@ -7,11 +8,16 @@
 namespace cohort::train {
 namespace {
 
-double first_rate(const torch::optim::Optimizer& optimizer) {
-  if (optimizer.param_groups().empty())
-    throw InvalidInput("the optimizer has no parameters",
-                       {.advice = "Make it with model->parameters()."});
-  return optimizer.param_groups().front().options().get_lr();
+std::vector<torch::optim::OptimizerParamGroup*> groups_of(
+    const std::vector<torch::optim::Optimizer*>& optimizers) {
+  std::vector<torch::optim::OptimizerParamGroup*> groups;
+  for (torch::optim::Optimizer* optimizer : optimizers) {
+    if (optimizer->param_groups().empty())
+      throw InvalidInput("the optimizer has no parameters",
+                         {.advice = "Make it with model->parameters()."});
+    for (auto& group : optimizer->param_groups()) groups.push_back(&group);
+  }
+  return groups;
 }
 
 void check(double value, const char* what) {
@@ -21,13 +27,22 @@ void check(double value, const char* what) {
 
 }  // namespace
 
-LearningRate::LearningRate(torch::optim::Optimizer& optimizer)
-    : optimizer_(optimizer), base_(first_rate(optimizer)) {
-  for (const auto& group : optimizer.param_groups())
-    ratios_.push_back(base_ == 0 ? 1 : group.options().get_lr() / base_);
+LearningRate::LearningRate(std::vector<torch::optim::Optimizer*> optimizers)
+    : optimizers_(std::move(optimizers)) {
+  const auto groups = groups_of(optimizers_);
+  const auto found = std::find_if(groups.begin(), groups.end(),
+                                  [](const auto* group) { return group->options().get_lr() != 0; });
+  base_group_ = found == groups.end() ? 0 : static_cast<std::size_t>(found - groups.begin());
+  base_ = groups[base_group_]->options().get_lr();
+  for (const auto* group : groups)
+    ratios_.push_back(base_ == 0 ? 1 : group->options().get_lr() / base_);
 }
 
-double LearningRate::get() const { return first_rate(optimizer_); }
+double LearningRate::get() const { return groups_of(optimizers_)[base_group_]->options().get_lr(); }
+
+double LearningRate::of(std::size_t optimizer) const {
+  return groups_of({optimizers_.at(optimizer)}).front()->options().get_lr();
+}
 
 void LearningRate::set_base(double rate) {
   check(rate, "learning rate");
@@ -42,8 +57,10 @@ void LearningRate::set_factor(const std::string& name, double factor) {
 }
 
 void LearningRate::apply(double rate) {
-  auto& groups = optimizer_.param_groups();
-  for (std::size_t i = 0; i < groups.size(); ++i) groups[i].options().set_lr(rate * ratios_[i]);
+  const auto groups = groups_of(optimizers_);
+  // A group that was added since has the rate of the base.
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    groups[i]->options().set_lr(rate * (i < ratios_.size() ? ratios_[i] : 1));
 }
 
 void LearningRate::update() {

@@ -8,15 +8,20 @@
 
 namespace cohort::train {
 
-// An optimizer's learning rate: a base, times the factors that callbacks put in (warm-up, decay),
-// each under its own name so that they go together. Parameter groups keep the ratios that they had
-// when this was made. `optimizer` must outlive it. Thread-compatible.
+// The learning rate of an optimizer, or of several that train together: a base, times the factors
+// that callbacks put in (warm-up, decay), each under its own name so that they go together. All
+// parameter groups of all optimizers keep the ratios that they had when this was made. The base is
+// the rate of the first group whose rate is not 0. The optimizers must outlive it.
+// Thread-compatible.
 class LearningRate {
  public:
-  explicit LearningRate(torch::optim::Optimizer& optimizer);
+  explicit LearningRate(torch::optim::Optimizer& optimizer)
+      : LearningRate(std::vector{&optimizer}) {}
+  explicit LearningRate(std::vector<torch::optim::Optimizer*> optimizers);
 
   double base() const { return base_; }
-  double get() const;  // the rate in use, of the first parameter group
+  double get() const;                      // the rate in use, of the group that is the base
+  double of(std::size_t optimizer) const;  // of its first parameter group
 
   void set_base(double rate);
   void set_factor(const std::string& name, double factor);
@@ -26,10 +31,11 @@ class LearningRate {
  private:
   void update();
 
-  torch::optim::Optimizer& optimizer_;
-  double base_;
+  std::vector<torch::optim::Optimizer*> optimizers_;
+  double base_ = 0;
   std::map<std::string, double> factors_;
-  std::vector<double> ratios_;  // of the groups to the first
+  std::vector<double> ratios_;  // of the groups of all optimizers to the base
+  std::size_t base_group_ = 0;
 };
 
 }  // namespace cohort::train

@@ -24,18 +24,31 @@ Metric accuracy();
 // The share of samples whose target is among the k largest outputs.
 Metric top_k_accuracy(int k);
 
-// Sums over samples: loss and metrics, with how many samples they cover. Adding them up in a fixed
-// order (shards, then steps; batches in evaluation) gives the same bits for any number of workers.
+// Sums over batches: losses, each times its weight, and metrics, with what they cover. Adding them
+// up in a fixed order (shards, then steps; batches in evaluation) gives the same bits for any number
+// of workers.
 struct Sums {
-  std::vector<double> values;  // loss first, then the metrics in their order
-  double samples = 0;
+  std::vector<double> values;   // the losses, one a phase, then the metrics in their order
+  std::vector<double> weights;  // of the losses
+  double samples = 0;           // of the metrics
 
   Sums() : Sums(0) {}
-  explicit Sums(std::size_t metrics) : values(metrics + 1) {}
+  explicit Sums(std::size_t metrics, std::size_t losses = 1)
+      : values(losses + metrics), weights(losses) {}
   void add(const Sums& other);
-  double mean(std::size_t i) const { return samples > 0 ? values[i] / samples : 0; }
-  // "loss" and the metrics' names, each with `prefix` before it.
-  Logs logs(const std::vector<Metric>& metrics, const std::string& prefix = "") const;
+  void set_loss(std::size_t i, const Sums& of);  // the loss of sums that have one
+  void set_metrics(const Sums& of);              // all that is no loss
+  Sums none() const { return Sums(values.size() - weights.size(), weights.size()); }
+  double mean(std::size_t i) const;
+  // "loss", "loss_<name>" of each phase that has a name, and the metrics' names, each with `prefix`
+  // before it.
+  Logs logs(const std::vector<Metric>& metrics, const std::string& prefix = "",
+            const std::vector<std::string>& phases = {}) const;
+
+  // All numbers in one row, for those that add them up: from another's of the same shape.
+  std::vector<double> row() const;
+  void set_row(const double* numbers);
+  std::size_t width() const { return values.size() + weights.size() + 1; }
 };
 
 }  // namespace cohort::train

@@ -16,6 +16,14 @@ void freeze_as(const torch::nn::Module& original, torch::nn::Module& copy) {
 
 }  // namespace
 
+torch::Tensor Model::forward(const torch::Tensor& input) const {
+  if (forward_) return forward_(*module_, input);
+  throw InvalidInput(
+      fmt::format("the model {} has no forward() from one tensor to one tensor", module_->name()),
+      {.advice = "Give a training step: [](Net& net, const MyBatch& batch) -> cohort::Loss, and a "
+                 "function to predict()."});
+}
+
 Model Model::replicate(torch::Device device) const {
   Model copy = *this;
   if (make_) {

@@ -18,16 +18,23 @@ template <typename T>
 concept ModuleMaker =
     !std::is_base_of_v<torch::detail::ModuleHolderIndicator, T> && std::is_invocable_v<T>;
 
-// Any torch::nn::Module together with its forward(), which LibTorch does not declare in the base
-// class. Made from what a LibTorch program has in its hands:
+// A module with a forward() from one tensor to one tensor.
+template <typename M>
+concept HasForward = requires(M& module, const torch::Tensor& input) {
+  { module.forward(input) } -> std::convertible_to<torch::Tensor>;
+};
+
+// Any torch::nn::Module, together with its forward() where it has one from one tensor to one, which
+// LibTorch does not declare in the base class. Made from what a LibTorch program has in its hands:
 //
-//   auto net = std::make_shared<Net>();   Model(net)     Net::forward(Tensor) -> Tensor
+//   auto net = std::make_shared<Net>();   Model(net)
 //   Net net;  (TORCH_MODULE)              Model(net)
 //   Model([] { return std::make_shared<Net>(); })        makes a fresh one for every replica
 //
 // More than one replica in a process (mirrored) needs copies: modules derived from
 // torch::nn::Cloneable (all of LibTorch's own) give them; for others, give the function.
-// A value type; copies share the module. Thread-compatible.
+// A value type; copies share the module. Thread-compatible. Failure: forward() of a module that has
+// none is InvalidInput.
 class Model {
  public:
   using Forward = std::function<torch::Tensor(torch::nn::Module&, const torch::Tensor&)>;
@@ -46,7 +53,7 @@ class Model {
 
   torch::nn::Module& module() const { return *module_; }
   const std::shared_ptr<torch::nn::Module>& ptr() const { return module_; }
-  torch::Tensor forward(const torch::Tensor& input) const { return forward_(*module_, input); }
+  torch::Tensor forward(const torch::Tensor& input) const;
 
   // Another module of the same shape on `device`. Throws InvalidInput, which says what to do, when
   // the module cannot be copied and no function was given.
@@ -55,13 +62,16 @@ class Model {
  private:
   template <typename M>
   static Forward forward_of() {
-    return [](torch::nn::Module& module, const torch::Tensor& input) -> torch::Tensor {
-      return static_cast<M&>(module).forward(input);
-    };
+    if constexpr (HasForward<M>)
+      return [](torch::nn::Module& module, const torch::Tensor& input) -> torch::Tensor {
+        return static_cast<M&>(module).forward(input);
+      };
+    else
+      return {};
   }
 
   std::shared_ptr<torch::nn::Module> module_;
-  Forward forward_;
+  Forward forward_;  // or nothing
   std::function<std::shared_ptr<torch::nn::Module>()> make_;
 };
 

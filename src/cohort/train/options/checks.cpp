@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_set>
@@ -18,8 +19,10 @@ namespace {
 
 constexpr std::int64_t kComparedSamples = 8;
 
-void check_metrics(const std::vector<Metric>& metrics) {
-  const std::set<std::string> taken = {"loss", "lr", "grad_norm"};
+void check_metrics(const std::vector<Metric>& metrics, const std::vector<Phase>& phases) {
+  std::set<std::string> taken = {"loss", "lr", "grad_norm"};
+  for (const Phase& phase : phases)
+    if (phases.size() > 1) taken.insert({"loss_" + phase.name, "lr_" + phase.name});
   std::set<std::string> names;
   for (const Metric& metric : metrics) {
     expect(!metric.name.empty(), "a metric has no name", "Name it.");
@@ -88,7 +91,6 @@ void check(const TrainerOptions& options, const parallel::Strategy& strategy) {
          fmt::format("batch_size must be at least the {} shards of a batch, got {}", shards,
                      options.batch_size),
          "Give a larger batch_size (it is that of all workers together), or fewer shards.");
-  check_metrics(options.metrics);
   if (options.shard != parallel::Shard::none) check_shard(options, strategy);
 }
 
@@ -121,36 +123,78 @@ void expect_samples(const SampleSource* data, const char* what) {
          "Look at how it is made; leave it out where there is none.");
 }
 
-void check_optimizer(const torch::optim::Optimizer& optimizer, const torch::nn::Module& module) {
+void check_optimizers(const std::vector<Phase>& phases, const torch::nn::Module& module) {
   std::unordered_set<const void*> given, own;
-  for (const auto& group : optimizer.param_groups())
-    for (const torch::Tensor& parameter : group.params())
-      given.insert(parameter.unsafeGetTensorImpl());
+  for (const auto& item : module.named_parameters()) own.insert(item.value().unsafeGetTensorImpl());
+  for (const Phase& phase : phases) {
+    std::size_t all = 0, foreign = 0;
+    for (const auto& group : phase.optimizer->param_groups())
+      for (const torch::Tensor& parameter : group.params()) {
+        ++all;
+        if (!own.contains(parameter.unsafeGetTensorImpl())) ++foreign;
+        given.insert(parameter.unsafeGetTensorImpl());
+      }
+    const std::string of = phase.name.empty() ? "" : fmt::format(" of phase '{}'", phase.name);
+    expect(all > 0, fmt::format("the optimizer{} has no parameters", of),
+           "Make it with those that it is to update, model->parameters().");
+    expect(
+        foreign == 0,
+        fmt::format("{} of the optimizer's {} parameters{} are not of the model {}, which has {}",
+                    foreign, all, of, module.name(), own.size()),
+        "Make the optimizer over the parameters of the module that the Trainer gets "
+        "(net->parameters()).");
+  }
   std::vector<std::string> untrained;
-  for (const auto& item : module.named_parameters()) {
-    own.insert(item.value().unsafeGetTensorImpl());
+  for (const auto& item : module.named_parameters())
     if (item.value().requires_grad() && !given.contains(item.value().unsafeGetTensorImpl()))
       untrained.push_back(item.key());
-  }
-  const auto foreign = std::count_if(given.begin(), given.end(),
-                                     [&](const void* impl) { return !own.contains(impl); });
-  expect(foreign == 0,
-         fmt::format("{} of the optimizer's {} parameters are not of the model {}, which has {}",
-                     foreign, given.size(), module.name(), own.size()),
-         "Make the optimizer over the parameters of the module that the Trainer gets "
-         "(net->parameters()).");
   if (!untrained.empty())
     log::warning(
-        "the optimizer has no parameter group for {}: they stay as they are. Set "
+        "no optimizer has a parameter group for {}: they stay as they are. Set "
         "requires_grad to false where that is meant",
         join(untrained, ", "));
 }
 
-void check_loss(const torch::Tensor& loss) {
-  if (loss.numel() == 1) return;
-  throw InvalidInput(fmt::format("the loss is a tensor of shape {}, not one number",
-                                 shape_text(loss.sizes().vec())),
-                     {.advice = "Return the mean over the batch: loss.mean()."});
+void check_phases(const std::vector<Phase>& phases, const torch::nn::Module& module,
+                  const std::vector<Metric>& metrics) {
+  expect(!phases.empty(), "there are no phases", "Give at least one optimizer and its step.");
+  std::set<std::string> names;
+  for (const Phase& phase : phases) {
+    const std::string of = phase.name.empty() ? "" : fmt::format(" in phase '{}'", phase.name);
+    expect(phase.optimizer != nullptr, "there is no optimizer" + of,
+           "Give one over the model's parameters.");
+    expect(static_cast<bool>(phase.step), "there is no training step" + of,
+           "Give [](Net& net, const MyBatch& batch) -> cohort::Loss, or a loss function.");
+    if (phases.size() == 1) continue;
+    expect(std::all_of(phase.name.begin(), phase.name.end(),
+                       [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }) &&
+               !phase.name.empty(),
+           fmt::format("a phase is called '{}'", phase.name),
+           "Name it in letters, digits and _: the name is part of \"loss_<name>\".");
+    expect(names.insert(phase.name).second, fmt::format("two phases are called '{}'", phase.name),
+           "Give each its own name.");
+  }
+  check_optimizers(phases, module);
+  check_metrics(metrics, phases);
+}
+
+void check_loss(const Loss& loss, bool training) {
+  expect(loss.mean.defined(), "the training step gave no loss", "Set Loss::mean.");
+  expect(loss.mean.numel() == 1,
+         fmt::format("the loss is a tensor of shape {}, not one number",
+                     shape_text(loss.mean.sizes().vec())),
+         "Return the mean over the batch: loss.mean().");
+  expect(!training || loss.mean.requires_grad(),
+         "the loss does not depend on any parameter that is trained",
+         "Compute it from the model's output, with gradients (no detach(), no NoGradGuard), from "
+         "parameters of the phase's optimizer that require gradients.");
+}
+
+void check_prediction(const torch::Tensor& output, std::int64_t samples) {
+  if (output.dim() > 0 && output.size(0) == samples) return;
+  throw InvalidInput(fmt::format("predict() gave a tensor of shape {} for {} samples",
+                                 shape_text(output.sizes().vec()), samples),
+                     {.advice = "Return one row a sample."});
 }
 
 nlohmann::json identity_of(const SampleSource& data, std::uint64_t seed, bool contents) {

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "cohort/parallel/strategies/strategy.h"
 #include "cohort/train/data/dataset.h"
+#include "cohort/train/model/training_step.h"
 #include "cohort/train/options/options.h"
 
 // What a Trainer refuses before it begins. Each function throws InvalidInput that names the option
@@ -20,12 +22,20 @@ void check(const FitOptions& options, const SampleSource& data, std::int64_t bat
 // `what`: "the data set of evaluate()".
 void expect_samples(const SampleSource* data, const char* what);
 
-// The optimizer's parameters are the module's. Parameters of the module that no group has are named
+// The optimizers' parameters are the module's. Parameters of the module that no group has are named
 // in a warning: they are not trained.
-void check_optimizer(const torch::optim::Optimizer& optimizer, const torch::nn::Module& module);
+void check_optimizers(const std::vector<Phase>& phases, const torch::nn::Module& module);
 
-// A loss is one number.
-void check_loss(const torch::Tensor& loss);
+// A loss is one number, in training one that depends on what is trained.
+void check_loss(const Loss& loss, bool training);
+
+// One row a sample.
+void check_prediction(const torch::Tensor& output, std::int64_t samples);
+
+// At least one phase, each with an optimizer of the module's parameters, a step, and, where there
+// are several, a name; metrics have names that are free.
+void check_phases(const std::vector<Phase>& phases, const torch::nn::Module& module,
+                  const std::vector<Metric>& metrics);
 
 // What workers must have in common of `data`: its size and, with `contents`, a checksum of a few
 // samples without regard to who reads them. No checksum for a data set that gives other values each

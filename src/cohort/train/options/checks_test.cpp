@@ -29,7 +29,7 @@ std::shared_ptr<torch::optim::Optimizer> sgd_of(const torch::nn::Module& module)
 // What a Trainer says that is given these.
 struct Attempt {
   TrainerOptions options = {.batch_size = 8};
-  Loss loss = cross_entropy;
+  TrainingStep loss = cross_entropy;
   FitOptions fit = {};
   DatasetPtr data = small_images(24, false);
 
@@ -84,7 +84,7 @@ TEST(TrainerChecks, AMetricIsASumOverSamples) {
 }
 
 TEST(TrainerChecks, ALossIsOneNumber) {
-  const Loss vector = [](const torch::Tensor& output, const torch::Tensor& target) {
+  const LossFunction vector = [](const torch::Tensor& output, const torch::Tensor& target) {
     return torch::nll_loss(torch::log_softmax(output, 1), target, {}, at::Reduction::None);
   };
   EXPECT_THAT(Attempt({.loss = vector}).refusal(),

@@ -12,6 +12,7 @@
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/model/metric.h"
 #include "cohort/train/model/precision.h"
+#include "cohort/train/model/training_step.h"
 
 namespace cohort::train {
 
@@ -39,7 +40,9 @@ struct TrainerOptions {
   // What workers divide among themselves, to save memory: the same bits as without. A program
   // that understands --shard gives context.flags().shard (docs/large-models.md).
   parallel::Shard shard = parallel::Shard::none;
-  std::vector<Metric> metrics = {};                                  // beside the loss
+  std::vector<Metric> metrics = {};  // beside the loss
+  // What validation and evaluate() measure; unset: the training step.
+  TrainingStep evaluation_step = {};
   std::chrono::milliseconds step_timeout = std::chrono::minutes(5);  // for any one exchange
 };
 

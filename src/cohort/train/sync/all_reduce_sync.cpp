@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <unordered_set>
 
 #include "cohort/base/error.h"
 #include "cohort/parallel/tensors/broadcast_state.h"
@@ -12,6 +13,29 @@
 #include "cohort/train/sync/sums_table.h"
 
 namespace cohort::train {
+namespace {
+
+// The parameters that the optimizer updates, by the module's names.
+parallel::NamedTensors updated_by(const torch::optim::Optimizer& optimizer,
+                                  const torch::nn::Module& module) {
+  std::unordered_set<const void*> updated;
+  for (const auto& group : optimizer.param_groups())
+    for (const torch::Tensor& parameter : group.params())
+      updated.insert(parameter.unsafeGetTensorImpl());
+  parallel::NamedTensors parameters;
+  for (const auto& item : module.named_parameters())
+    if (updated.erase(item.value().unsafeGetTensorImpl()) > 0)  // once, if it is shared
+      parameters.emplace_back(item.key(), item.value());
+  return parameters;
+}
+
+void multiply_gradients(const parallel::NamedTensors& parameters, double factor) {
+  const torch::NoGradGuard no_gradients;
+  for (const auto& [name, parameter] : parameters)
+    if (torch::Tensor gradient = parameter.grad(); gradient.defined()) gradient.mul_(factor);
+}
+
+}  // namespace
 
 AllReduceSync::AllReduceSync(const parallel::Replica& replica, std::chrono::milliseconds timeout,
                              std::shared_ptr<parallel::BlockPool> own)
@@ -24,7 +48,7 @@ void AllReduceSync::attach(const SyncedModel& model, std::vector<collective::Sha
   model_.emplace(model);
   runs_ = std::move(runs);
   const TrainerOptions& options = model.options;
-  parameters_ = named(model.module.named_parameters());
+  parameters_ = updated_by(model.optimizer, model.module);
   gradients_.emplace(*replica_.group, parameters_,
                      parallel::GradientSyncOptions{.bucket_bytes = options.bucket_bytes,
                                                    .shards = model.shards,
@@ -92,18 +116,26 @@ StepResult AllReduceSync::reduce_step(const StepInfo& info, std::span<const Sums
   gradients_->finish(deadline());
   buffers_->reduce(deadline());
   std::array<double, 2> counts{info.may_request ? 1.0 : 0.0, flag ? 1.0 : 0.0};
-  const SumsTable table(replica_, mine, gradients_->first_shard(), model_->shards,
-                        model_->options.metrics.size(), counts, deadline());
+  const SumsTable table(replica_, mine, gradients_->first_shard(), model_->shards, model_->none,
+                        counts, deadline());
   waited_ += table.waited();
   shard_samples_.clear();
   for (int shard = 0; shard < model_->shards; ++shard)
     shard_samples_.push_back(static_cast<std::uint32_t>(table.samples(shard)));
   flag = counts[1] > 0;
-  return {.sums = table.total(), .steps_done = info.step + 1, .may_request = counts[0] > 0};
+  StepResult result{
+      .sums = table.total(), .steps_done = info.step + 1, .may_request = counts[0] > 0};
+  const double weight = result.sums.weights[0];
+  result.gradient_factor =
+      weight > 0 ? static_cast<double>(info.samples) * info.weight_unit / weight : 0;
+  return result;
 }
 
 void AllReduceSync::apply_step(StepResult& result) {
   buffers_->apply();
+  const double factor = result.gradient_factor;
+  if (factor == 0) return tables_->drop_gradients();
+  if (factor != 1) multiply_gradients(parameters_, factor);
   const double scale = model_->loss_scale.scale();
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   if (model_->loss_scale.unscale(parameters_)) {
@@ -114,7 +146,7 @@ void AllReduceSync::apply_step(StepResult& result) {
       sharded_->step();
     else
       model_->optimizer.step();
-    tables_->update(scale);
+    tables_->update(scale / factor);
   } else {
     tables_->drop_gradients();
   }

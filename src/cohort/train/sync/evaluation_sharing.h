@@ -22,9 +22,10 @@ class EvaluationSharing {
   virtual bool validates() const = 0;  // in the middle of a training
   virtual void refresh() = 0;          // before an evaluation that the user asked for
   virtual Range share(std::int64_t items) const = 0;
-  // `mine` are the items [first, first + mine.size()); each has `metrics` metrics.
+  // `mine` are the items [first, first + mine.size()); `none`: sums of nothing, of
+  // their shape.
   virtual Sums add_up(std::span<const Sums> mine, std::int64_t first, std::int64_t items,
-                      std::size_t metrics) = 0;
+                      const Sums& none) = 0;
   // All replicas' rows in their order.
   virtual torch::Tensor gather_rows(const std::vector<torch::Tensor>& rows) = 0;
   // What there is to say about an epoch, beside the loss.

@@ -13,8 +13,8 @@ Range GroupEvaluation::share(std::int64_t items) const {
 }
 
 Sums GroupEvaluation::add_up(std::span<const Sums> mine, std::int64_t first, std::int64_t items,
-                             std::size_t metrics) {
-  const SumsTable table(replica_, mine, first, items, metrics, {}, Deadline::after(timeout_));
+                             const Sums& none) {
+  const SumsTable table(replica_, mine, first, items, none, {}, Deadline::after(timeout_));
   waited_ += table.waited();
   return table.total();
 }

@@ -19,7 +19,7 @@ class GroupEvaluation final : public EvaluationSharing {
   void refresh() override {}
   Range share(std::int64_t items) const override;
   Sums add_up(std::span<const Sums> mine, std::int64_t first, std::int64_t items,
-              std::size_t metrics) override;
+              const Sums& none) override;
   torch::Tensor gather_rows(const std::vector<torch::Tensor>& rows) override;
   void add_logs(Logs& logs) override {
     if (logs_) logs_(logs);

@@ -5,8 +5,8 @@
 namespace cohort::train {
 
 Sums ServerEvaluation::add_up(std::span<const Sums> mine, std::int64_t, std::int64_t,
-                              std::size_t metrics) {
-  Sums total(metrics);
+                              const Sums& none) {
+  Sums total = none;
   for (const Sums& sums : mine) total.add(sums);
   return total;
 }

@@ -15,7 +15,7 @@ class ServerEvaluation final : public EvaluationSharing {
   void refresh() override { steps_.refresh(); }
   Range share(std::int64_t items) const override { return {0, items}; }
   Sums add_up(std::span<const Sums> mine, std::int64_t first, std::int64_t items,
-              std::size_t metrics) override;
+              const Sums& none) override;
   torch::Tensor gather_rows(const std::vector<torch::Tensor>& rows) override;
   void add_logs(Logs& logs) override;
   std::chrono::nanoseconds waited() const override { return {}; }

@@ -37,6 +37,15 @@ void refuse_options(const TrainerOptions& options) {
     refuse_with_servers("compression of gradients", "Use --ps_wire f16 or bf16.");
 }
 
+// Servers take what comes from the workers as parts of the mean over the samples, before anyone
+// knows the weight of the whole step.
+void refuse_weight(const Sums& sums) {
+  if (sums.weights[0] == sums.samples) return;
+  refuse_with_servers(
+      fmt::format("a loss of weight {} over {} samples", sums.weights[0], sums.samples),
+      "Leave Loss::weight unset (the mean over samples), or use multi_worker_mirrored.");
+}
+
 }  // namespace
 
 ServerSync::ServerSync(const parallel::Replica& replica, std::chrono::milliseconds timeout)
@@ -51,7 +60,7 @@ void ServerSync::attach(const SyncedModel& trained) {
   refuse_options(trained.options);
   servers_.claim();
   trained_.emplace(trained);
-  total_ = Sums(trained.options.metrics.size());
+  total_ = trained.none;
   const collective::ShardRange own =
       collective::shards_of(replica_.rank, replica_.size, trained.shards);
   plan_.emplace(trained.shards, own);
@@ -169,13 +178,11 @@ StepResult ServerSync::finish_step(const StepInfo& info, std::span<const Sums> m
                   .stop = requested_stop_};
   // What the servers leave out of the gradient is left out of the sums.
   std::vector<Sums> counted(mine.begin(), mine.end());
+  for (const Sums& sums : mine) refuse_weight(sums);
   if (drops_not_finite())
     for (Sums& sums : counted)
-      if (!std::isfinite(sums.values[0])) sums = Sums(trained_->options.metrics.size());
-  for (const Sums& sums : counted) {
-    end.tally.push_back(sums.values);
-    end.tally.back().push_back(sums.samples);
-  }
+      if (!std::isfinite(sums.values[0])) sums = sums.none();
+  for (const Sums& sums : counted) end.tally.push_back(sums.row());
   const Clock::time_point from = Clock::now();
   const ps::StepOutcome outcome = client().finish_step(end, model_->runs(), deadline());
   waited_ += Clock::now() - from;
@@ -190,19 +197,17 @@ StepResult ServerSync::finish_step(const StepInfo& info, std::span<const Sums> m
 // The step's sums where the servers have them; else what has come to their sums since the last
 // step; else this worker's own.
 Sums ServerSync::sums_of(const ps::StepOutcome& outcome, std::span<const Sums> mine) {
-  const std::size_t metrics = trained_->options.metrics.size();
-  Sums own(metrics);
+  Sums own = trained_->none;
   for (const Sums& sums : mine) own.add(sums);
-  if (outcome.tally.size() != metrics + 2) return own;
-  Sums told(metrics);
-  std::copy_n(outcome.tally.begin(), metrics + 1, told.values.begin());
-  told.samples = outcome.tally.back();
+  if (outcome.tally.size() != own.width()) return own;
+  Sums told = own;
+  told.set_row(outcome.tally.data());
   if (outcome.whole) return told;
   if (servers_.flags().policy().mode == ps::Policy::Mode::sync) return own;
-  Sums since(metrics);
-  for (std::size_t i = 0; i < told.values.size(); ++i)
-    since.values[i] = told.values[i] - total_.values[i];
-  since.samples = told.samples - total_.samples;
+  Sums since = told;
+  for (std::size_t i = 0; i < told.values.size(); ++i) since.values[i] -= total_.values[i];
+  for (std::size_t i = 0; i < told.weights.size(); ++i) since.weights[i] -= total_.weights[i];
+  since.samples -= total_.samples;
   total_ = told;
   // A server that was started anew counts from zero.
   const bool usable = std::exchange(knows_total_, true) && since.samples >= own.samples;

@@ -25,6 +25,9 @@ struct StepInfo {
   std::int64_t samples = 0;  // over all replicas
   std::int64_t own_samples = 0;
   bool may_request = false;  // a callback of this replica may ask for something at the step's end
+  // The weight of a sample that shards' losses were divided by, beside the number of samples: a
+  // power of two, so that the bits do not depend on it. It keeps gradients in the range of f16.
+  double weight_unit = 1;
 };
 
 struct StepResult {
@@ -32,6 +35,9 @@ struct StepResult {
   std::int64_t steps_done = 0;     // of the training: more than this one where others went on alone
   bool may_request = true;         // a callback of some replica may ask for something now
   bool may_be_not_finite = false;  // a loss that is not finite was left out elsewhere
+  // What makes the mean over the step's weight of the summed gradients; 0: there was no weight, and
+  // no update.
+  double gradient_factor = 1;
   // L2 norm of the averaged gradient, before clipping; NaN where it was not measured.
   double gradient_norm = std::numeric_limits<double>::quiet_NaN();
 };
@@ -43,6 +49,7 @@ struct SyncedModel {
   LossScale& loss_scale;
   const TrainerOptions& options;
   int shards = 1;  // virtual shards of a step
+  Sums none = {};  // of the shape that a step's sums have
 };
 
 // How the model of one replica stays that of the others: by adding up gradients among themselves

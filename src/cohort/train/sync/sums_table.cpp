@@ -2,18 +2,22 @@
 
 #include <algorithm>
 
+#include "cohort/base/error.h"
+
 namespace cohort::train {
 
 SumsTable::SumsTable(const parallel::Replica& replica, std::span<const Sums> mine,
-                     std::int64_t first, std::int64_t items, std::size_t metrics,
+                     std::int64_t first, std::int64_t items, const Sums& none,
                      std::span<double> counts, Deadline deadline)
     : items_(items),
-      width_(metrics + 2),
-      table_(static_cast<std::size_t>(items) * width_ + counts.size()) {
-  auto row = table_.begin() + first * static_cast<std::int64_t>(width_);
+      none_(none),
+      table_(static_cast<std::size_t>(items) * none.width() + counts.size()) {
+  auto next = table_.begin() + first * static_cast<std::int64_t>(none.width());
   for (const Sums& sums : mine) {
-    row = std::copy(sums.values.begin(), sums.values.end(), row);
-    *row++ = sums.samples;
+    const std::vector<double> row = sums.row();
+    COHORT_CHECK(row.size() == none.width(), "a row of {} numbers in a table of {}", row.size(),
+                 none.width());
+    next = std::copy(row.begin(), row.end(), next);
   }
   const auto tail = table_.end() - static_cast<std::int64_t>(counts.size());
   std::copy(counts.begin(), counts.end(), tail);
@@ -25,16 +29,14 @@ SumsTable::SumsTable(const parallel::Replica& replica, std::span<const Sums> min
 }
 
 double SumsTable::samples(std::int64_t item) const {
-  return table_[static_cast<std::size_t>(item + 1) * width_ - 1];
+  return table_[static_cast<std::size_t>(item + 1) * none_.width() - 1];
 }
 
 Sums SumsTable::total() const {
-  Sums total(width_ - 2);
+  Sums total = none_;
   for (std::int64_t i = 0; i < items_; ++i) {
-    Sums sums(width_ - 2);
-    std::copy_n(table_.begin() + i * static_cast<std::int64_t>(width_), width_ - 1,
-                sums.values.begin());
-    sums.samples = samples(i);
+    Sums sums = none_;
+    sums.set_row(table_.data() + static_cast<std::size_t>(i) * none_.width());
     total.add(sums);
   }
   return total;

@@ -17,10 +17,10 @@ namespace cohort::train {
 // A value, made by one collective call.
 class SumsTable {
  public:
-  // Collective. `mine` are the items [first, first + mine.size()) of `items`. `counts` travel along:
+  // Collective. `none`: sums of nothing, of the shape of all. `mine` are the items [first, first + mine.size()) of `items`. `counts` travel along:
   // on return each is the sum over all replicas.
   SumsTable(const parallel::Replica& replica, std::span<const Sums> mine, std::int64_t first,
-            std::int64_t items, std::size_t metrics, std::span<double> counts, Deadline deadline);
+            std::int64_t items, const Sums& none, std::span<double> counts, Deadline deadline);
 
   Sums total() const;
   double samples(std::int64_t item) const;
@@ -28,7 +28,7 @@ class SumsTable {
 
  private:
   std::int64_t items_;
-  std::size_t width_;  // loss, metrics, samples
+  Sums none_;
   std::vector<double> table_;
   std::chrono::nanoseconds waited_{};
 };
