@@ -137,7 +137,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
   check_phases(state.phases, state.model.module(), state.options.metrics);
   state.syncs.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
   state.replicas.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
-  state.position.sums = Sums(state.options.metrics.size(), state.phases.size());
+  state.position.sums = Sums(state.options.metrics, state.phases.size());
 }
 
 Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,

@@ -11,8 +11,8 @@
 #include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/parallel/tables/table_module.h"
-#include "cohort/train/model/metric.h"
 #include "cohort/train/model/precision.h"
+#include "cohort/train/model/sums.h"
 #include "cohort/train/options/options.h"
 
 namespace cohort::train {
