@@ -47,8 +47,7 @@ struct HookedRun {
         std::vector<torch::optim::OptimizerParamGroup>{
             torch::optim::OptimizerParamGroup(net->conv->parameters()),
             torch::optim::OptimizerParamGroup(
-                net->head->parameters(),
-                std::make_unique<torch::optim::SGDOptions>(rate / 10)),
+                net->head->parameters(), std::make_unique<torch::optim::SGDOptions>(rate / 10)),
             torch::optim::OptimizerParamGroup(net->norm->parameters())},
         torch::optim::SGDOptions(rate));
     Trainer trainer(context.strategy(), net, optimizer, cross_entropy, options);
@@ -153,10 +152,9 @@ TEST(Hooks, ComeInTheirOrder) {
              .validation = small_images(12, false),
              .validate_every = 2};
   run.with(2, {note});
-  EXPECT_THAT(note->notes,
-              ElementsAre("step", "before", "after", "end", "step", "before", "after", "validate",
-                          "validated", "end", "step", "before", "after", "end", "validate",
-                          "validated", "epoch"));
+  EXPECT_THAT(note->notes, ElementsAre("step", "before", "after", "end", "step", "before", "after",
+                                       "validate", "validated", "end", "step", "before", "after",
+                                       "end", "validate", "validated", "epoch"));
 }
 
 // Rates of the first two groups at every step.
@@ -219,9 +217,10 @@ TEST(Schedules, OfOnesOwnMayTreatGroupsApartAndMultiplyWithOthers) {
     };
     const auto scheduler = std::make_shared<Scheduler>(make, Every::step);
     run.with(replicas, {scheduler, std::make_shared<LearningRateWarmup>(0, 2), rates});
-    EXPECT_THAT(rates->first, ElementsAre(DoubleEq(0.1), DoubleEq(0.1), DoubleEq(0.1), DoubleEq(0.1)));
-    EXPECT_THAT(rates->second, ElementsAre(DoubleEq(0.01), DoubleEq(0.005), DoubleEq(0.0025),
-                                           DoubleEq(0.00125)));
+    EXPECT_THAT(rates->first,
+                ElementsAre(DoubleEq(0.1), DoubleEq(0.1), DoubleEq(0.1), DoubleEq(0.1)));
+    EXPECT_THAT(rates->second,
+                ElementsAre(DoubleEq(0.01), DoubleEq(0.005), DoubleEq(0.0025), DoubleEq(0.00125)));
     if (alone.empty()) alone = run.result.weights;
     EXPECT_EQ(run.result.weights, alone);  // every replica's groups have these rates
   }
@@ -233,9 +232,10 @@ TEST(Schedules, AreWhereTheyWouldBeAfterARestart) {
     HookedRun run;
     run.fit = {.epochs = epochs, .resume = folder.path()};
     return run
-        .with(1, {std::make_shared<Scheduler>(step_lr(3, 0.5), Every::step),
-                  std::make_shared<StepSchedule>([](std::int64_t step) { return 1.0 / (1 + step); }),
-                  std::make_shared<ModelCheckpoint>(folder.path())})
+        .with(1,
+              {std::make_shared<Scheduler>(step_lr(3, 0.5), Every::step),
+               std::make_shared<StepSchedule>([](std::int64_t step) { return 1.0 / (1 + step); }),
+               std::make_shared<ModelCheckpoint>(folder.path())})
         .result.weights;
   };
   const std::string whole = train(straight, 3);
@@ -255,8 +255,7 @@ TEST(Schedules, WarmUpAndCosineGoBySteps) {
     expected.push_back(0.5 + 0.5 * (1 + std::cos(std::numbers::pi * (step - 2) / 6)) / 2);
   ASSERT_EQ(rates->first.size(), 8u);
   for (std::size_t i = 0; i < 8; ++i) EXPECT_DOUBLE_EQ(rates->first[i], expected[i]) << i;
-  EXPECT_THAT(message_of<InvalidInput>(
-                  [] { WarmupCosine({.warmup_steps = 10, .steps = 10}); }),
+  EXPECT_THAT(message_of<InvalidInput>([] { WarmupCosine({.warmup_steps = 10, .steps = 10}); }),
               HasSubstr("10 steps are no more than the 10 of the warm-up"));
 }
 
@@ -368,9 +367,8 @@ TEST(TrainedMetrics, GiveTensorsToCallbacksAndToThoseWhoEvaluate) {
   SmallNet net;
   Trainer trainer(context.strategy(), net, sgd(net), cross_entropy,
                   {.batch_size = 10, .metrics = {confusion_matrix({.classes = 3})}});
-  trainer.fit(small_images(40), {.validation = small_images(12, false),
-                                 .callbacks = {look},
-                                 .progress = false});
+  trainer.fit(small_images(40),
+              {.validation = small_images(12, false), .callbacks = {look}, .progress = false});
   EXPECT_EQ(look->tensors.at("confusion").sum().item<std::int64_t>(), 40);
   EXPECT_EQ(look->tensors.at("val_confusion").sum().item<std::int64_t>(), 12);
   trainer.evaluate(small_images(31, false));

@@ -51,7 +51,8 @@ void Scheduler::update(FitState& fit) {
   }
   if (first_.empty()) {
     first_ = fit.learning_rate().base_rates();
-    first_.resize(optimizer.param_groups().size());  // of the first optimizer, where there are several
+    first_.resize(
+        optimizer.param_groups().size());  // of the first optimizer, where there are several
     past_.push_back(first_);
   }
   const Rates& rates = rates_after(every_ == Every::step ? fit.step : fit.epoch, optimizer);

@@ -34,8 +34,8 @@ WarmupCosine::WarmupCosine(WarmupCosineOptions options)
                      options.warmup_steps, options.steps),
          "Give steps 0 for all that fit() makes.");
   expect(options.steps == 0 || options.steps > options.warmup_steps,
-         fmt::format("WarmupCosine: {} steps are no more than the {} of the warm-up",
-                     options.steps, options.warmup_steps),
+         fmt::format("WarmupCosine: {} steps are no more than the {} of the warm-up", options.steps,
+                     options.warmup_steps),
          "Give all steps of the training.");
   expect(options.least >= 0 && options.least <= 1,
          fmt::format("WarmupCosine: least must be 0 to 1, got {}", options.least),
@@ -52,8 +52,7 @@ double WarmupCosine::factor(std::int64_t step, const FitState& fit) const {
   }
   const auto left = static_cast<double>(std::max<std::int64_t>(steps - warmup, 1));
   const double part = std::min(static_cast<double>(step - warmup) / left, 1.0);
-  return options_.least +
-         (1 - options_.least) * (1 + std::cos(std::numbers::pi * part)) / 2;
+  return options_.least + (1 - options_.least) * (1 + std::cos(std::numbers::pi * part)) / 2;
 }
 
 }  // namespace cohort::train

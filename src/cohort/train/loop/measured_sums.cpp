@@ -1,6 +1,7 @@
 #include "cohort/train/loop/measured_sums.h"
 
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "cohort/base/error.h"
@@ -29,7 +30,8 @@ class Reading {
     const torch::Tensor& tensor = tensors_[tensor_++];
     if (tensor.is_cpu() && tensor.numel() == 1) return use(tensor.item<double>());
     const torch::Tensor here = tensor.is_cpu() ? flat(tensor) : copied_;
-    const std::int64_t first = tensor.is_cpu() ? 0 : std::exchange(offset_, offset_ + tensor.numel());
+    const std::int64_t first =
+        tensor.is_cpu() ? 0 : std::exchange(offset_, offset_ + tensor.numel());
     const double* from = here.data_ptr<double>() + first;
     for (std::int64_t i = 0; i < tensor.numel(); ++i) use(from[i]);
   }
@@ -43,14 +45,6 @@ class Reading {
   std::size_t tensor_ = 0;
   std::int64_t offset_ = 0;
 };
-
-void expect_measured(const Metric& metric, const Loss& loss) {
-  if (loss.output.defined() && loss.target.defined()) return;
-  throw InvalidInput(
-      fmt::format("metric '{}' measures output and target, which the training step does not give",
-                  metric.name),
-      {.advice = "Set Loss::output and Loss::target in the step."});
-}
 
 torch::Tensor weight_of(const Loss& loss) {
   const auto& number = loss.weight.number();
@@ -82,7 +76,7 @@ void MeasuredSums::add(const Loss& loss, std::int64_t samples) {
   for (std::size_t i = 0; i < (what_ == What::all ? metrics_.size() : 0); ++i) {
     const Metric& metric = metrics_[i];
     if (!metric.stateful) {
-      expect_measured(metric, measured);
+      expect_output_and_target(metric.name, measured);
       values.push_back(sum_of(i, measured, samples));
       values.push_back(
           torch::scalar_tensor(static_cast<double>(measured.target.size(0)), torch::kFloat64));

@@ -9,6 +9,7 @@
 #include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
 #include "cohort/membership/faults/fault_points.h"
+#include "cohort/parallel/tensors/broadcast_state.h"
 #include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
 #include "cohort/train/options/checks.h"
@@ -98,7 +99,26 @@ ReplicaTrainer::ReplicaTrainer(ReplicaSync& sync, Model model, const std::vector
                              .loss_scale = *phases_[i].loss_scale,
                              .options = options_,
                              .shards = shards_,
-                             .none = Sums(i == 0 ? options_.metrics : std::vector<Metric>())});
+                             .none = Sums(i == 0 ? options_.metrics : std::vector<Metric>()),
+                             .before_update = [this, i] {
+                               if (before_update_) before_update_(i);
+                             }});
+}
+
+void ReplicaTrainer::broadcast_gradients(std::size_t phase) {
+  parallel::NamedTensors gradients;
+  for (const auto& group : optimizer(phase).param_groups())
+    for (const torch::Tensor& parameter : group.params())
+      if (parameter.grad().defined())
+        gradients.emplace_back(fmt::format("gradient {}", gradients.size()), parameter.grad());
+  parallel::broadcast_parameters(*replica().group, gradients);
+}
+
+void ReplicaTrainer::broadcast_from_first() {
+  sync_.broadcast_from_first();
+  parallel::NamedTensors averages;
+  for (const auto& [name, tensor] : average_.tensors()) averages.emplace_back(name, tensor);
+  if (!averages.empty()) parallel::broadcast_parameters(*replica().group, averages);
 }
 
 // None with parameter servers, which keep all parameters the same everywhere.
@@ -245,8 +265,8 @@ Evaluated ReplicaTrainer::evaluate(const SampleSource& data, std::int64_t batch_
   }
   Sums sums = no_sums();
   for (std::size_t i = 0; i < phases_.size(); ++i) {
-    const Sums own_sums = evaluate(phases_[i].step, i == 0 ? What::all : What::loss, data,
-                                   batch_size, own, batches);
+    const Sums own_sums =
+        evaluate(phases_[i].step, i == 0 ? What::all : What::loss, data, batch_size, own, batches);
     sums.set_loss(i, own_sums);
     if (i == 0) sums.set_metrics(own_sums);
   }
@@ -267,8 +287,7 @@ Sums ReplicaTrainer::evaluate(const TrainingStep& step, MeasuredSums::What what,
     measured_.begin_item();
     measured_.add(loss, batch.size());
   }
-  return sync_.evaluation->add_up(measured_.read(), own.begin, batches,
-                                   measured_.none());
+  return sync_.evaluation->add_up(measured_.read(), own.begin, batches, measured_.none());
 }
 
 torch::Tensor ReplicaTrainer::predict(const SampleSource& data, const Prediction& prediction,

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cohort/parallel/gradients/replica.h"
@@ -51,8 +52,8 @@ class ReplicaTrainer {
 
   // The logs of `data`, every sample once, the same bits everywhere; names begin with `prefix`.
   // `limit`: at most so many batches; 0: all.
-  Evaluated evaluate(const SampleSource& data, std::int64_t batch_size, const std::string& prefix = "",
-                     std::int64_t limit = 0);
+  Evaluated evaluate(const SampleSource& data, std::int64_t batch_size,
+                     const std::string& prefix = "", std::int64_t limit = 0);
 
   // The outputs for all of `data`, in its order, on the CPU.
   torch::Tensor predict(const SampleSource& data, const Prediction& prediction,
@@ -70,6 +71,14 @@ class ReplicaTrainer {
   LossScale& loss_scale(std::size_t phase = 0) { return *phases_[phase].loss_scale; }
   LearningRate& learning_rate() { return *rate_; }
   WeightAverage& average() { return average_; }
+
+  // Called in step() before each phase's update; see GradientCallback. Nothing: no call.
+  using BeforeUpdate = std::function<void(std::size_t phase)>;
+  void set_before_update(BeforeUpdate call) { before_update_ = std::move(call); }
+  // Collective: replica 0's gradients of that phase, everywhere.
+  void broadcast_gradients(std::size_t phase);
+  // Collective: all that replica 0 trains, everywhere.
+  void broadcast_from_first();
 
  private:
   struct TrainedPhase {
@@ -101,6 +110,7 @@ class ReplicaTrainer {
   std::unique_ptr<LearningRate> rate_;
   MeasuredSums measured_;  // of the phase or the evaluation under way
   WeightAverage average_;
+  BeforeUpdate before_update_;
 };
 
 }  // namespace cohort::train

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -142,6 +143,13 @@ std::optional<Checkpoint> load_asked(const std::string& path) {
 
 }  // namespace
 
+std::size_t gradient_callbacks(std::span<const std::shared_ptr<Callback>> callbacks) {
+  return static_cast<std::size_t>(
+      std::count_if(callbacks.begin(), callbacks.end(), [](const auto& callback) {
+        return dynamic_cast<const GradientCallback*>(callback.get()) != nullptr;
+      }));
+}
+
 nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit,
                              const SampleSource& data) {
   nlohmann::json values = values_of(trainer);
@@ -158,7 +166,8 @@ nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fi
                  {"validation data", fit.validation ? identity(*fit.validation) : nullptr},
                  {"validation_batch_size", fit.validation_batch_size},
                  {"validate_every", fit.validate_every},
-                 {"fast_dev_run", fit.fast_dev_run}});
+                 {"fast_dev_run", fit.fast_dev_run},
+                 {"gradient callbacks", gradient_callbacks(fit.callbacks)}});
   return values;
 }
 

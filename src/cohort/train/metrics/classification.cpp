@@ -15,8 +15,9 @@ double ratio(double part, double all) { return all > 0 ? part / all : 0; }
 
 void check_classes(const std::string& name, std::int64_t classes) {
   if (classes < 2)
-    throw InvalidInput(fmt::format("metric '{}': classes must be at least 2, got {}", name, classes),
-                       {.advice = "Give the number of classes."});
+    throw InvalidInput(
+        fmt::format("metric '{}': classes must be at least 2, got {}", name, classes),
+        {.advice = "Give the number of classes."});
 }
 
 // How many of the targets are guessed, and how many there are.
@@ -71,9 +72,9 @@ class ClassMetric final : public StatefulMetric {
   using Value = double (*)(double hits, double guesses, double targets);
 
   ClassMetric(std::string name, const ClassMetricOptions& options, Value value)
-      : StatefulMetric(std::move(name), State::counts,
-                       3 * static_cast<std::size_t>(std::max<std::int64_t>(options.classes, 0)) +
-                           1),
+      : StatefulMetric(
+            std::move(name), State::counts,
+            3 * static_cast<std::size_t>(std::max<std::int64_t>(options.classes, 0)) + 1),
         options_(options),
         value_(value) {
     check_classes(this->name(), options.classes);
@@ -182,14 +183,16 @@ Metric top_k_accuracy(int k) {
 }
 
 Metric f1_score(const ClassMetricOptions& options) {
-  return std::make_shared<ClassMetric>("f1", options, [](double hits, double guesses, double targets) {
-    return ratio(2 * hits, guesses + targets);
-  });
+  return std::make_shared<ClassMetric>("f1", options,
+                                       [](double hits, double guesses, double targets) {
+                                         return ratio(2 * hits, guesses + targets);
+                                       });
 }
 
 Metric precision_score(const ClassMetricOptions& options) {
   return std::make_shared<ClassMetric>(
-      "precision", options, [](double hits, double guesses, double) { return ratio(hits, guesses); });
+      "precision", options,
+      [](double hits, double guesses, double) { return ratio(hits, guesses); });
 }
 
 Metric recall_score(const ClassMetricOptions& options) {

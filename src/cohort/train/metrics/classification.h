@@ -16,9 +16,6 @@
 // the step or the evaluation, for targets that are no class.
 namespace cohort::train {
 
-
-
-
 // The share of targets that are guessed.
 Metric accuracy(double threshold = 0);
 // The share of targets that are among the k largest outputs: "top_5_accuracy".

@@ -2,6 +2,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/train/model/metric.h"
 
 namespace cohort::train {
 
@@ -11,21 +12,17 @@ torch::Tensor ClassScores::guesses(double threshold) const {
 
 ClassScores class_scores(const std::string& name, const Loss& batch, std::int64_t classes) {
   const torch::Tensor &output = batch.output, &target = batch.target;
-  if (!output.defined() || !target.defined())
-    throw InvalidInput(
-        fmt::format("metric '{}' measures output and target, which the training step does not give",
-                    name),
-        {.advice = "Set Loss::output and Loss::target in the step."});
+  expect_output_and_target(name, batch);
   const auto refuse = [&](const std::string& advice) {
-    throw InvalidInput(fmt::format("metric '{}' cannot compare an output of shape {} with a target "
-                                   "of shape {}",
-                                   name, shape_text(output.sizes().vec()),
-                                   shape_text(target.sizes().vec())),
-                       {.advice = advice});
+    throw InvalidInput(
+        fmt::format("metric '{}' cannot compare an output of shape {} with a target "
+                    "of shape {}",
+                    name, shape_text(output.sizes().vec()), shape_text(target.sizes().vec())),
+        {.advice = advice});
   };
   ClassScores result{.scores = {}, .targets = target.reshape({-1}).to(torch::kInt64)};
-  if (output.numel() == target.numel() && (output.dim() < 2 || output.size(-1) == 1 ||
-                                           output.sizes() == target.sizes())) {
+  if (output.numel() == target.numel() &&
+      (output.dim() < 2 || output.size(-1) == 1 || output.sizes() == target.sizes())) {
     if (classes > 2) refuse(fmt::format("Give the scores of {} classes a target.", classes));
     result.scores = output.reshape({-1});
     return result;
@@ -51,11 +48,11 @@ torch::Tensor count_numbers(const torch::Tensor& index, const torch::Tensor& tim
 
 void expect_no_unknown(const std::string& name, double unknown, std::int64_t classes) {
   if (unknown == 0) return;
-  throw InvalidInput(fmt::format("metric '{}': {:.0f} targets are none of its {} classes", name,
-                                 unknown, classes),
-                     {.advice = fmt::format("Targets must be 0 to {}, or the value that is ignored; "
-                                            "give .classes in the metric's options.",
-                                            classes - 1)});
+  throw InvalidInput(
+      fmt::format("metric '{}': {:.0f} targets are none of its {} classes", name, unknown, classes),
+      {.advice = fmt::format("Targets must be 0 to {}, or the value that is ignored; "
+                             "give .classes in the metric's options.",
+                             classes - 1)});
 }
 
 }  // namespace cohort::train

@@ -39,7 +39,8 @@ class WeightedMean final : public MeanMetric {
     const torch::Tensor weight = number ? torch::full_like(mean, *number)
                                         : batch.weight.tensor().to(mean.device(), torch::kFloat64);
     // The mean over nothing may be NaN.
-    return torch::stack({torch::where(weight.gt(0), mean * weight, torch::zeros_like(mean)), weight});
+    return torch::stack(
+        {torch::where(weight.gt(0), mean * weight, torch::zeros_like(mean)), weight});
   }
 
  private:
@@ -51,9 +52,9 @@ class WeightedMean final : public MeanMetric {
     std::vector<std::string> names;
     for (const auto& [other, tensor] : batch.values) names.push_back(other);
     if (found != batch.values.end())
-      throw InvalidInput(fmt::format("metric '{}': Loss::values[\"{}\"] is not one number", name(),
-                                     value_),
-                         {.advice = "Give the mean over the batch, a tensor of one element."});
+      throw InvalidInput(
+          fmt::format("metric '{}': Loss::values[\"{}\"] is not one number", name(), value_),
+          {.advice = "Give the mean over the batch, a tensor of one element."});
     throw InvalidInput(
         fmt::format("metric '{}': the training step gives no value '{}'; it gives {}", name(),
                     value_, names.empty() ? "none" : join(names, ", ")),
@@ -71,19 +72,15 @@ class ErrorMetric final : public MeanMetric {
 
   torch::Tensor measure(const Loss& batch) const override {
     const torch::Tensor &output = batch.output, &target = batch.target;
-    if (!output.defined() || !target.defined())
-      throw InvalidInput(fmt::format("metric '{}' measures output and target, which the training "
-                                     "step does not give",
-                                     name()),
-                         {.advice = "Set Loss::output and Loss::target in the step."});
+    expect_output_and_target(name(), batch);
     if (output.numel() != target.numel())
-      throw InvalidInput(fmt::format("metric '{}' cannot compare an output of shape {} with a "
-                                     "target of shape {}",
-                                     name(), shape_text(output.sizes().vec()),
-                                     shape_text(target.sizes().vec())),
-                         {.advice = "Give as many outputs as targets."});
-    const torch::Tensor difference =
-        output.detach().reshape({-1}).to(torch::kFloat64) - target.reshape({-1}).to(torch::kFloat64);
+      throw InvalidInput(
+          fmt::format("metric '{}' cannot compare an output of shape {} with a "
+                      "target of shape {}",
+                      name(), shape_text(output.sizes().vec()), shape_text(target.sizes().vec())),
+          {.advice = "Give as many outputs as targets."});
+    const torch::Tensor difference = output.detach().reshape({-1}).to(torch::kFloat64) -
+                                     target.reshape({-1}).to(torch::kFloat64);
     const torch::Tensor sum = distance_(difference).sum();
     return torch::stack({sum, torch::full_like(sum, static_cast<double>(target.numel()))});
   }
@@ -100,15 +97,15 @@ torch::Tensor squared(const torch::Tensor& difference) { return difference.squar
 Metric perplexity(const std::string& value) {
   // Finite, as logs travel as JSON.
   return std::make_shared<WeightedMean>(
-      value.empty() ? "perplexity" : "perplexity_" + value, value, [](double mean) {
-        return std::min(std::exp(mean), std::numeric_limits<double>::max());
-      });
+      value.empty() ? "perplexity" : "perplexity_" + value, value,
+      [](double mean) { return std::min(std::exp(mean), std::numeric_limits<double>::max()); });
 }
 
 Metric mean_of(const std::string& value) {
   if (value.empty())
-    throw InvalidInput("mean_of: the name is empty",
-                       {.advice = "Give a name of Loss::values; the loss itself is logged anyway."});
+    throw InvalidInput(
+        "mean_of: the name is empty",
+        {.advice = "Give a name of Loss::values; the loss itself is logged anyway."});
   return std::make_shared<WeightedMean>(value, value, itself);
 }
 
@@ -120,7 +117,8 @@ Metric absolute_error() {
 Metric squared_error() { return std::make_shared<ErrorMetric>("mse", squared, itself); }
 
 Metric root_squared_error() {
-  return std::make_shared<ErrorMetric>("rmse", squared, [](double mean) { return std::sqrt(mean); });
+  return std::make_shared<ErrorMetric>("rmse", squared,
+                                       [](double mean) { return std::sqrt(mean); });
 }
 
 }  // namespace cohort::train

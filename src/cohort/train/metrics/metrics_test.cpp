@@ -49,8 +49,7 @@ Loss chances_of(std::int64_t first, std::int64_t count) {
   loss.target = loss.target.remainder(2);
   loss.output = torch::empty({count}, torch::kFloat64);
   for (std::int64_t row = 0; row < count; ++row)
-    loss.output[row] =
-        0.75 * unit(9000 + first + row) + 0.25 * loss.target[row].item<double>();
+    loss.output[row] = 0.75 * unit(9000 + first + row) + 0.25 * loss.target[row].item<double>();
   const auto target = loss.target.to(torch::kFloat64);
   loss.mean = torch::binary_cross_entropy(loss.output, target);
   loss.values = {{"error", (loss.output - target).abs().mean()}};
@@ -113,8 +112,7 @@ TEST(Metrics, OfClassesHaveTheValuesOfScikitLearn) {
 }
 
 TEST(Metrics, AreaUnderTheCurveIsThatOfProbabilitiesInBins) {
-  const double binned =
-      value_of(roc_auc({.logits = false}), chances_of, "auc");
+  const double binned = value_of(roc_auc({.logits = false}), chances_of, "auc");
   EXPECT_DOUBLE_EQ(binned, expected("auc_in_1000_bins"));
   EXPECT_NEAR(binned, expected("auc"), 1e-3);
   // Of logits: the same order, other bins.
@@ -153,8 +151,7 @@ TEST(Metrics, ThatAreCountsDoNotDependOnHowTheDataIsSplit) {
                                     roc_auc({.classes = 4, .bins = 50}),
                                     confusion_matrix({.classes = 4})};
   const Sums whole = sums_of(metrics, classes_of);
-  for (const auto where :
-       {MeasuredSums::CountsIn::each_item, MeasuredSums::CountsIn::first_item})
+  for (const auto where : {MeasuredSums::CountsIn::each_item, MeasuredSums::CountsIn::first_item})
     for (std::int64_t items : {2, 5, 23})
       EXPECT_EQ(sums_of(metrics, classes_of, items, where).counts, whole.counts) << items;
   EXPECT_EQ(whole.values.size(), 1u);  // the loss
@@ -166,9 +163,9 @@ TEST(Metrics, TakeTheClassDimensionSecondOrLastAndPassIgnoredTargetsOver) {
                            const torch::Tensor& target) {
     return metric.stateful->measure({.mean = torch::ones({}), .output = output, .target = target});
   };
-  for (const Metric& metric : {accuracy(), top_k_accuracy(3), confusion_matrix({.classes = 4}),
-                               f1_score({.classes = 4, .average = Average::macro}),
-                               roc_auc({.classes = 4, .bins = 10})}) {
+  for (const Metric& metric :
+       {accuracy(), top_k_accuracy(3), confusion_matrix({.classes = 4}),
+        f1_score({.classes = 4, .average = Average::macro}), roc_auc({.classes = 4, .bins = 10})}) {
     const auto want = measured(metric, flat.output, flat.target);
     const auto last = flat.output.view({10, 6, 4});
     const auto targets = flat.target.view({10, 6});
@@ -220,13 +217,12 @@ TEST(Metrics, NameWhatDoesNotFit) {
   EXPECT_THAT(refusal_of(f1_score({.classes = 4, .average = Average::macro}), three),
               AllOf(HasSubstr("metric 'f1' cannot compare an output of shape [3, 3]"),
                     HasSubstr("made for 4 classes"), HasSubstr(".classes = 3")));
-  for (const Metric& metric :
-       {f1_score({.classes = 3, .average = Average::macro}), confusion_matrix({.classes = 3}),
-        roc_auc({.classes = 3})})
+  for (const Metric& metric : {f1_score({.classes = 3, .average = Average::macro}),
+                               confusion_matrix({.classes = 3}), roc_auc({.classes = 3})})
     EXPECT_THAT(refusal_of(metric, three), HasSubstr("1 targets are none of its 3 classes"))
         << metric.name;
   EXPECT_THAT(refusal_of(accuracy(), {.mean = torch::ones({})}),
-              HasSubstr("metric 'accuracy' measures output and target, which the training step"));
+              HasSubstr("metric 'accuracy' measures the output and the target"));
   EXPECT_THAT(refusal_of(mean_of("fake"), {.mean = torch::ones({}), .values = {{"real", {}}}}),
               AllOf(HasSubstr("gives no value 'fake'; it gives real")));
   EXPECT_THAT(message_of<InvalidInput>([] { f1_score({.classes = 3}); }),
@@ -259,9 +255,9 @@ TEST(Metrics, OfOnesOwnTakeTwoMethods) {
   metric.name = "empty";
   EXPECT_THAT(metric.log_names(), UnorderedElementsAre("empty", "empty_seen"));
   EXPECT_DOUBLE_EQ(value_of(metric, classes_of, "empty"), expected("recall_0"));
-  EXPECT_THAT(refusal_of(std::make_shared<Specificity>(StatefulMetric::State::counts, 3),
-                         classes_of(0, 3)),
-              HasSubstr("measured a tensor of shape [2], its state has 3 numbers"));
+  EXPECT_THAT(
+      refusal_of(std::make_shared<Specificity>(StatefulMetric::State::counts, 3), classes_of(0, 3)),
+      HasSubstr("measured a tensor of shape [2], its state has 3 numbers"));
   EXPECT_THAT(refusal_of(std::make_shared<HalfCounts>(), classes_of(0, 3)),
               AllOf(HasSubstr("keeps counts, but measured a tensor of type Float"),
                     HasSubstr("State::sums")));

@@ -31,9 +31,8 @@ class RocAuc final : public StatefulMetric {
     const torch::Tensor kept = target.ne(options_.ignored);
     const torch::Tensor valid = kept & target.ge(0) & target.lt(options_.classes);
     const torch::Tensor times = torch::where(valid, valid, kept).expand_as(place);
-    return count_numbers(
-        torch::where(valid, place, torch::full_like(place, all)).reshape({-1}),
-        times.reshape({-1}), all + 1);
+    return count_numbers(torch::where(valid, place, torch::full_like(place, all)).reshape({-1}),
+                         times.reshape({-1}), all + 1);
   }
 
   Logs compute(std::span<const double> total) const override {
@@ -64,8 +63,7 @@ class RocAuc final : public StatefulMetric {
 
   torch::Tensor probabilities(const ClassScores& scores) const {
     const torch::Tensor values = scores.scores.to(torch::kFloat32);
-    if (scores.is_single())
-      return (options_.logits ? torch::sigmoid(values) : values).unsqueeze(1);
+    if (scores.is_single()) return (options_.logits ? torch::sigmoid(values) : values).unsqueeze(1);
     const torch::Tensor shares = options_.logits ? torch::softmax(values, 1) : values;
     return options_.classes == 2 ? shares.slice(1, 1, 2) : shares;
   }

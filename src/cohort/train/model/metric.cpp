@@ -15,6 +15,14 @@ StatefulMetric::StatefulMetric(std::string name, State state, std::size_t size)
                        {.advice = "Give how many numbers measure() returns."});
 }
 
+void expect_output_and_target(const std::string& metric, const Loss& batch) {
+  if (batch.output.defined() && batch.target.defined()) return;
+  throw InvalidInput(fmt::format("metric '{}' measures the output and the target, and the training "
+                                 "step gives {}",
+                                 metric, batch.output.defined() ? "no target" : "no output"),
+                     {.advice = "Set Loss::output and Loss::target."});
+}
+
 Metric::Metric(std::shared_ptr<const StatefulMetric> metric) : stateful(std::move(metric)) {
   if (!stateful)
     throw InvalidInput("a metric is null", {.advice = "Give std::make_shared<YourMetric>()."});

@@ -68,6 +68,9 @@ class StatefulMetric {
   std::size_t size_;
 };
 
+// InvalidInput, which says what to set, where the step gives no output or no target.
+void expect_output_and_target(const std::string& metric, const Loss& batch);
+
 // What a Trainer measures beside the loss, with the name that it has in logs. Either the sum of
 // something over the samples of a batch, a tensor of one element, of which the mean is logged:
 //
@@ -75,17 +78,19 @@ class StatefulMetric {
 //
 // or a metric with a state. A value type; copies share the state's description.
 struct Metric {
-  using Sum = std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;
+  using Sum =
+      std::function<torch::Tensor(const torch::Tensor& output, const torch::Tensor& target)>;
 
   Metric(std::string name_of_it, Sum sum_of_it)
       : name(std::move(name_of_it)), sum(std::move(sum_of_it)) {}
   // Implicit, so that a list of metrics takes both. InvalidInput for null.
   template <std::derived_from<StatefulMetric> M>
-  Metric(std::shared_ptr<M> metric) : Metric(std::shared_ptr<const StatefulMetric>(metric)) {}  // NOLINT
-  Metric(std::shared_ptr<const StatefulMetric> metric);  // NOLINT
+  Metric(std::shared_ptr<M> metric)
+      : Metric(std::shared_ptr<const StatefulMetric>(metric)) {}  // NOLINT
+  Metric(std::shared_ptr<const StatefulMetric> metric);           // NOLINT
 
   std::string name;
-  Sum sum;                                        // or
+  Sum sum;  // or
   std::shared_ptr<const StatefulMetric> stateful;
 
   bool keeps_counts() const {

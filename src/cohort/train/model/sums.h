@@ -19,7 +19,7 @@ struct Sums {
   std::vector<double> values;   // the losses, one a phase, then the sums of metrics in their order
   std::vector<double> weights;  // of the losses
   double samples = 0;
-  std::vector<double> counts;   // of metrics in their order
+  std::vector<double> counts;  // of metrics in their order
 
   Sums() : Sums(std::vector<Metric>()) {}
   explicit Sums(const std::vector<Metric>& metrics, std::size_t losses = 1);

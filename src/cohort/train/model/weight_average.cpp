@@ -49,8 +49,7 @@ void WeightAverage::update() {
 WeightAverage::Scope::Scope(WeightAverage& average) : average_(average) {
   if (!average.options_.evaluate || average.updates_ == 0) return;
   torch::NoGradGuard no_gradients;
-  for (const Averaged& item : average.parameters_)
-    own_.push_back(item.parameter.detach().clone());
+  for (const Averaged& item : average.parameters_) own_.push_back(item.parameter.detach().clone());
   average.copy_to_module();
 }
 

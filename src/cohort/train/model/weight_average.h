@@ -14,8 +14,8 @@ namespace cohort::train {
 // A moving average of the weights, w = decay * w + (1 - decay) * weights after every update, which
 // is often better than the last of them.
 struct EmaOptions {
-  double decay = 0;      // 0.999, say; 0: no average is kept
-  bool ramp = false;     // min(decay, (1 + n) / (10 + n)) at update n, so that the start is forgotten
+  double decay = 0;   // 0.999, say; 0: no average is kept
+  bool ramp = false;  // min(decay, (1 + n) / (10 + n)) at update n, so that the start is forgotten
   bool evaluate = true;  // validation, evaluate() and predict() have the averaged weights
 };
 

@@ -139,6 +139,7 @@ void AllReduceSync::apply_step(StepResult& result) {
   const double scale = model_->loss_scale.scale();
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   if (model_->loss_scale.unscale(parameters_)) {
+    if (model_->before_update) model_->before_update();
     const double limit = model_->options.clip_norm;
     if (limit > 0 || model_->options.log_gradient_norm)
       result.gradient_norm = parallel::clip_gradients(parameters_, limit > 0 ? limit : kNoLimit);

@@ -31,6 +31,9 @@ void refuse_options(const TrainerOptions& options) {
                         "Servers see one slice of the gradient each: use multi_worker_mirrored.");
   if (options.precision == Precision::f16)
     refuse_with_servers("precision f16, whose loss is scaled,", "Use bf16 or f32.");
+  if (options.ema.decay > 0)
+    refuse_with_servers(fmt::format("ema.decay {}", options.ema.decay),
+                        "The servers have the weights: use multi_worker_mirrored to average them.");
   if (options.reducer)
     refuse_with_servers("a reducer of one's own", "Use multi_worker_mirrored, or leave it out.");
   if (options.compression != parallel::Compression::none)
