@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
-#include "cohort/base/text.h"
+#include "cohort/train/checkpoint/safetensors_layout.h"
 
 namespace cohort::train {
 namespace {

@@ -1,7 +1,7 @@
 #include "cohort/train/metrics/guesses.h"
 
 #include "cohort/base/error.h"
-#include "cohort/base/text.h"
+#include "cohort/train/checkpoint/safetensors_layout.h"
 #include "cohort/train/model/metric.h"
 
 namespace cohort::train {

@@ -9,6 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/train/checkpoint/safetensors_layout.h"
 
 namespace cohort::train {
 namespace {

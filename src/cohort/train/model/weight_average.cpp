@@ -82,7 +82,7 @@ void WeightAverage::set_updates(std::int64_t updates) {
   updates_ = is_kept() ? updates : 0;
   for (Averaged& item : parameters_)
     if (updates_ == 0)
-      item.average = {};
+      item.average = torch::Tensor();
     else if (!item.average.defined())
       item.average = as_averaged(item.parameter).clone();
 }
