@@ -2,14 +2,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <numbers>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/scratch_folder_test.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/parallel/strategies/worker_threads_test.h"
+#include "cohort/train/callbacks/early_stopping.h"
 #include "cohort/train/callbacks/learning_rate_schedules.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
+#include "cohort/train/callbacks/monitor.h"
+#include "cohort/train/callbacks/reduce_on_plateau.h"
 #include "cohort/train/callbacks/scheduler.h"
 #include "cohort/train/callbacks/step_schedules.h"
 #include "cohort/train/checkpoint/checkpoint.h"
@@ -352,6 +356,25 @@ TEST(TrainedMetrics, GoOnFromACheckpoint) {
   run.fit = {.epochs = 2, .resume = folder.path()};
   EXPECT_THAT(message_of<InvalidInput>([&] { run.with(1); }),
               HasSubstr("the checkpoint was made with other metrics"));
+}
+
+TEST(TrainedMetrics, CanBeWatched) {
+  for (const char* name : {"val_f1", "val_top_5_accuracy", "auc", "val_recall", "precision_0"})
+    EXPECT_TRUE(larger_is_better(name)) << name;
+  for (const char* name : {"val_loss", "mae", "val_perplexity", "confusion_0_1"})
+    EXPECT_FALSE(larger_is_better(name)) << name;
+  ScratchFolder folder;
+  HookedRun run;
+  run.rate = 0;  // nothing improves after the first epoch
+  run.options.metrics = {f1_score({.classes = 3, .average = Average::macro})};
+  run.fit = {.epochs = 9, .validation = small_images(31, false)};
+  const Watch watch{.name = "val_f1"};
+  run.with(2, {std::make_shared<EarlyStopping>(Watch{.name = "val_f1", .min_delta = 1e-3}, 2),
+               std::make_shared<ReduceLearningRateOnPlateau>(PlateauOptions{.watch = watch}),
+               std::make_shared<ModelCheckpoint>(folder.path(),
+                                                 ModelCheckpointOptions{.watch = watch})});
+  EXPECT_THAT(run.result.stopped, HasSubstr("val_f1 has not improved for 2 epochs"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "best.json"));
 }
 
 TEST(TrainedMetrics, GiveTensorsToCallbacksAndToThoseWhoEvaluate) {

@@ -185,11 +185,11 @@ TEST(ServerSync, RefusesByNameWhatServersCannotDo) {
                   train(context, momentum, {}, {.batch_size = 16, .ema = {.decay = 0.9}});
                 }),
                 HasSubstr("ema.decay 0.9"));
-    EXPECT_THAT(
-        message_of<InvalidInput>(
-            [&] { train(context, momentum, {}, {.batch_size = 16, .metrics = {roc_auc()}}); }),
-        ::testing::AllOf(HasSubstr("metrics whose states have 2004 numbers"),
-                         HasSubstr("Servers add up 1024 numbers")));
+    EXPECT_THAT(message_of<InvalidInput>([&] {
+                  train(context, momentum, {}, {.batch_size = 16, .metrics = {roc_auc()}});
+                }),
+                ::testing::AllOf(HasSubstr("metrics whose states have 2004 numbers"),
+                                 HasSubstr("Servers add up 1024 numbers")));
     struct Changes : GradientCallback {
       void on_before_update(FitState&) override {}
     };
