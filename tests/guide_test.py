@@ -1,7 +1,8 @@
-"""Does what a page of docs/ says: writes its files, runs its commands against an installed Cohort, in an
-empty folder and a clean environment: nothing of this tree is on the PATH or in a variable.
+"""Does what pages of docs/ say: writes their files, runs their commands against an installed Cohort, in an
+empty folder and a clean environment: nothing of this tree is on the PATH or in a variable. Pages after the
+first go on in its folder.
 
-    guide_test.py SOURCE_DIR BUILD_DIR guide.md|program.md
+    guide_test.py SOURCE_DIR BUILD_DIR guide.md|own-loop.md|side-by-side.md|program.md ...
 """
 
 import pathlib
@@ -13,7 +14,7 @@ import sys
 import tempfile
 
 SOURCE, BUILD = map(pathlib.Path, sys.argv[1:3])
-PAGE = sys.argv[3]
+PAGES = sys.argv[3:]
 LIMIT = 600  # seconds for one command
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
 # Open MPI does not start as root, or more ranks than there are cores, unless it is told to.
@@ -42,10 +43,10 @@ def clean_environment(home):
     return {"HOME": str(home), "PATH": path} | MPI
 
 
-def run_page(home, work):
+def run_page(page, environment, work):
     """Its commands' number, and all that they printed."""
-    environment, commands, printed = clean_environment(home), 0, ""
-    for name, content in parts((SOURCE / "docs" / PAGE).read_text()):
+    commands, printed = 0, ""
+    for name, content in parts((SOURCE / "docs" / page).read_text()):
         if name:
             (work / name).write_text(content)
             continue
@@ -69,11 +70,29 @@ def check_guide(commands, printed):
         sys.exit(f"guide_test: the guide promises the same weights, but they are {set(weights)}")
 
 
+def check_own_loop(commands, printed):
+    weights = re.findall(r"weights ([0-9a-f]{64})", printed)
+    if len(weights) != 4 or len(set(weights)) != 1:
+        sys.exit(f"guide_test: own-loop.md promises the same weights four times, but they are {weights}")
+
+
+def check_side_by_side(commands, printed):
+    # Two workers each time: the loop of one's own, then the Trainer.
+    if len(re.findall(r"epoch 3 loss 0\.\d{4}\b", printed)) != 2 or commands != 7:
+        sys.exit(f"guide_test: {commands} commands of side-by-side.md did not print what they should (above)")
+    if len(re.findall(r"weights ([0-9a-f]{64})", printed)) < 2:
+        sys.exit("guide_test: the Trainer of side-by-side.md did not train twice (above)")
+
+
 def check_program(commands, printed):
     if commands < 3 or printed.count("worker/2 was here") < 3:
         sys.exit(f"guide_test: {commands} commands; three workers did not all see worker/2")
     if re.search("torch", printed, re.IGNORECASE):
         sys.exit("guide_test: a program without LibTorch heard of it (above)")
+
+
+CHECKS = {"guide.md": check_guide, "own-loop.md": check_own_loop, "side-by-side.md": check_side_by_side,
+          "program.md": check_program}
 
 
 def main():
@@ -83,7 +102,10 @@ def main():
         work.mkdir()
         subprocess.run(["cmake", "--install", BUILD, "--prefix", home / "cohort"], check=True,
                        stdout=subprocess.DEVNULL)
-        {"guide.md": check_guide, "program.md": check_program}[PAGE](*run_page(home, work))
+        environment = clean_environment(home)
+        for page in PAGES:
+            shutil.rmtree(work / "model", ignore_errors=True)  # a page's own checkpoints only
+            CHECKS[page](*run_page(page, environment, work))
 
 
 main()

@@ -1,5 +1,5 @@
-// A training loop of one's own, made distributed with a handful of lines (marked <-). It trains a
-// small network on Fashion-MNIST, alone or with others:
+// A training loop of one's own, made distributed with a few lines (marked <-). It trains a small
+// network on Fashion-MNIST, alone or with others:
 //
 //   build/bin/custom_loop                                          alone
 //   build/bin/custom_loop --num_replicas 2                         two replicas in one process
@@ -22,7 +22,7 @@ namespace {
 struct Flags {
   std::string data_dir;
   int epochs = 1;
-  int batch_size = 64;  // a replica
+  int batch_size = 64;  // of all replicas together
   int max_steps = 0;    // 0: whole epochs
   double learning_rate = 0.02;
 };
@@ -34,72 +34,56 @@ std::optional<Flags> parse(std::vector<std::string> arguments) {
   app.footer("Every Cohort program understands:\n" + cohort::parallel::strategy_flags_text());
   app.add_option("--data_dir", flags.data_dir, "Folder of the IDX files");
   app.add_option("--epochs", flags.epochs, "Passes over the data")->capture_default_str();
-  app.add_option("--batch_size", flags.batch_size, "Samples a replica and step")
-      ->capture_default_str();
+  app.add_option("--batch_size", flags.batch_size, "Samples of a step")->capture_default_str();
   app.add_option("--max_steps", flags.max_steps, "Stop after so many steps; 0: never");
-  app.add_option("--learning_rate", flags.learning_rate, "For one replica")->capture_default_str();
+  app.add_option("--learning_rate", flags.learning_rate, "The optimizer's")->capture_default_str();
   if (!examples::parse_arguments(app, std::move(arguments))) return std::nullopt;
   return flags;
 }
 
-torch::nn::Sequential make_net() {
-  return torch::nn::Sequential(torch::nn::Flatten(), torch::nn::Linear(28 * 28, 128),
-                               torch::nn::ReLU(), torch::nn::Linear(128, 10));
-}
-
 // The share of a data set that the network labels rightly, over all replicas.
-double accuracy(torch::nn::Sequential& net, const cohort::train::Dataset& test_set,
-                const cohort::Replica& replica) {
+double accuracy(auto& net, cohort::DataLoader<>& test_set, const cohort::Replica& replica) {
   const torch::NoGradGuard no_grad;
-  cohort::train::DistributedSampler sampler(
-      test_set.size(), {.rank = replica.rank, .size = replica.size, .shuffle = false});
-  torch::Tensor right = torch::zeros({1}, torch::kLong);
-  while (auto indices = sampler.next(1000)) {
-    const auto batch =
-        test_set.get(std::vector<std::int64_t>(indices->begin(), indices->end()), {});
-    right += net->forward(batch.data.to(replica.device)).argmax(1).cpu().eq(batch.target).sum();
-  }
-  cohort::all_reduce_(*replica.group, right);  // <-
-  return right.item<double>() / static_cast<double>(test_set.size());
+  torch::Tensor counts = torch::zeros({2}, torch::kLong);
+  for (const auto& batch : test_set)
+    counts += torch::stack(
+        {net(batch.data).argmax(1).eq(batch.target).sum().cpu(), torch::tensor(batch.size())});
+  cohort::all_reduce_(*replica.group, counts);  // <-
+  return counts[0].item<double>() / counts[1].item<double>();
 }
 
 void train(const Flags& flags, const cohort::Replica& replica) {
-  const auto folder = cohort::train::data_folder("fashion-mnist", flags.data_dir);
-  const auto train_set = cohort::train::fashion_mnist(folder, cohort::train::Split::kTrain);
-  const auto test_set = cohort::train::fashion_mnist(folder, cohort::train::Split::kTest);
-  cohort::train::DistributedSampler sampler(  // <- this replica's share of the samples
-      train_set->size(), {.rank = replica.rank, .size = replica.size, .drop_last = true});
+  const auto folder = cohort::data_folder("fashion-mnist", flags.data_dir);
+  cohort::DataLoader<> train_set(  // <- this replica's part of every batch
+      *replica.group, cohort::fashion_mnist(folder, cohort::Split::kTrain),
+      {.batch_size = flags.batch_size, .drop_last = true, .device = replica.device});
+  cohort::DataLoader<> test_set(  // <-
+      *replica.group, cohort::fashion_mnist(folder, cohort::Split::kTest),
+      {.batch_size = 1000, .shuffle = false, .device = replica.device});
 
-  auto net = make_net();
-  net->to(replica.device);
-  torch::optim::SGD sgd(net->parameters(),
-                        torch::optim::SGDOptions(flags.learning_rate * replica.size).momentum(0.9));
-  cohort::broadcast_parameters(*replica.group, *net);           // <- all begin as replica 0 does
-  cohort::broadcast_optimizer_state(*replica.group, sgd);       // <-
-  cohort::DistributedOptimizer optimizer(*replica.group, sgd);  // <- averages the gradients
+  torch::nn::Sequential layers(torch::nn::Flatten(), torch::nn::Linear(28 * 28, 128),
+                               torch::nn::ReLU(), torch::nn::Linear(128, 10));
+  layers->to(replica.device);
+  cohort::DDP<torch::nn::Sequential> net(*replica.group, layers);  // <- averages the gradients
+  torch::optim::SGD optimizer(net->parameters(),
+                              torch::optim::SGDOptions(flags.learning_rate).momentum(0.9));
 
   int steps = 0;
   for (int epoch = 0; epoch < flags.epochs; ++epoch) {
-    sampler.set_epoch(epoch);
-    sampler.reset();
     double loss_sum = 0;
-    int batches = 0;
-    while (auto indices = sampler.next(flags.batch_size)) {
+    const int steps_before = steps;
+    for (const auto& batch : train_set) {
       if (flags.max_steps > 0 && steps == flags.max_steps) break;
-      const auto batch =
-          train_set->get(std::vector<std::int64_t>(indices->begin(), indices->end()), {});
       optimizer.zero_grad();
-      torch::Tensor loss = torch::cross_entropy_loss(net->forward(batch.data.to(replica.device)),
-                                                     batch.target.to(replica.device));
+      torch::Tensor loss = torch::cross_entropy_loss(net(batch.data), batch.target);
       loss.backward();
       optimizer.step();
       loss_sum += loss.item<double>();
-      ++batches;
       ++steps;
     }
-    const auto metrics =  // <- over all replicas
-        cohort::average_metrics(*replica.group, {{"loss", loss_sum / std::max(1, batches)}});
-    const double right = accuracy(net, *test_set, replica);
+    const auto metrics = cohort::average_metrics(  // <- over all replicas
+        *replica.group, {{"loss", loss_sum / std::max(1, steps - steps_before)}});
+    const double right = accuracy(net, test_set, replica);
     if (replica.is_first())
       fmt::print("epoch {}: {} steps, {} replicas, loss {:.4f}, test accuracy {:.4f}\n", epoch + 1,
                  steps, replica.size, metrics.at("loss"), right);
@@ -112,7 +96,6 @@ int run(int argc, char** argv) {
   const auto flags = parse(context.arguments());
   if (flags)
     context.strategy()->run([&](const cohort::Replica& replica) { train(*flags, replica); });
-  context.leave();  // <-
   return 0;
 }
 

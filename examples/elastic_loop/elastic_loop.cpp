@@ -22,7 +22,7 @@ struct Flags {
   std::string data_dir;
   int epochs = 2;
   int samples = 0;      // 0: all
-  int batch_size = 64;  // a worker
+  int batch_size = 64;  // of all workers together
   double learning_rate = 0.01;
   int commit_every = 1;
   int step_ms = 0;
@@ -37,10 +37,10 @@ std::optional<Flags> parse(std::vector<std::string> arguments) {
   app.add_option("--data_dir", flags.data_dir, "Folder of the IDX files");
   app.add_option("--epochs", flags.epochs, "Passes over the data")->capture_default_str();
   app.add_option("--samples", flags.samples, "Of the data set, the first so many; 0: all");
-  app.add_option("--batch_size", flags.batch_size, "Samples a worker and step")
+  app.add_option("--batch_size", flags.batch_size, "Samples of a step, of all workers together")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--learning_rate", flags.learning_rate, "For one worker")->capture_default_str();
+  app.add_option("--learning_rate", flags.learning_rate, "The optimizer's")->capture_default_str();
   app.add_option("--commit_every", flags.commit_every, "Steps that a lost worker may cost")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -99,7 +99,6 @@ void train(cohort::Context& context, const Flags& flags) {
   // <- called again whenever the workers have changed, with the state of the last commit
   cohort::elastic::run(context, state, [&](cohort::elastic::State& state) {
     print_place("begins at");
-    sgd.param_groups()[0].options().set_lr(flags.learning_rate * context.size());
     cohort::DistributedOptimizer optimizer(context, sgd, {.average = false});
     for (; epoch < flags.epochs; ++epoch) {
       sampler.set_epoch(epoch);
@@ -134,7 +133,6 @@ int run(int argc, char** argv) {
   cohort::Context context = cohort::init(argc, argv);
   if (context.is_service()) return context.serve();
   if (const auto flags = parse(context.arguments())) train(context, *flags);
-  context.leave();
   return 0;
 }
 

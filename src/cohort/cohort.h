@@ -8,6 +8,7 @@
 #include "cohort/base/process/run_main.h"
 #include "cohort/parallel/activations/checkpoint_activations.h"
 #include "cohort/parallel/gradients/buffer_sync.h"
+#include "cohort/parallel/gradients/distributed_data_parallel.h"
 #include "cohort/parallel/gradients/distributed_optimizer.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/parallel/sharding/shard.h"
@@ -32,8 +33,10 @@
 #include "cohort/train/callbacks/tensorboard.h"
 #include "cohort/train/callbacks/trace.h"
 #include "cohort/train/checkpoint/checkpoint.h"
+#include "cohort/train/checkpoint/checkpoints.h"
 #include "cohort/train/checkpoint/load_weights.h"
 #include "cohort/train/checkpoint/module_state.h"
+#include "cohort/train/data/data_loader.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/data/distributed_sampler.h"
 #include "cohort/train/data/elastic_sampler.h"
@@ -71,6 +74,9 @@ using parallel::broadcast_optimizer_state;
 using parallel::broadcast_parameters;
 using parallel::checkpoint_activations;
 using parallel::Compression;
+using parallel::DDP;
+using parallel::DistributedDataParallel;
+using parallel::DistributedDataParallelOptions;
 using parallel::DistributedOptimizer;
 using parallel::grouped_all_reduce;
 using parallel::grouped_all_reduce_;
@@ -80,6 +86,7 @@ using parallel::reduce_scatter;
 using parallel::ReduceOp;
 using parallel::Replica;
 using parallel::Shard;
+using parallel::ShardedBatch;
 using parallel::ShardedEmbedding;
 using parallel::ShardedEmbeddingOptions;
 using parallel::Strategy;
@@ -87,12 +94,15 @@ using train::absolute_error;
 using train::accuracy;
 using train::AucOptions;
 using train::Average;
+using train::Autocast;
 using train::Batch;
 using train::BroadcastGlobalVariables;
 using train::BytePairTokenizer;
 using train::ByteTokenizer;
 using train::Callback;
 using train::CallbackOrder;
+using train::Checkpoints;
+using train::CheckpointsOptions;
 using train::cifar10;
 using train::ClassMetricOptions;
 using train::confusion_matrix;
@@ -101,9 +111,12 @@ using train::CosineDecay;
 using train::cross_entropy;
 using train::CsvLog;
 using train::data_folder;
+using train::DataLoader;
+using train::DataLoaderOptions;
 using train::Dataset;
 using train::DatasetPtr;
 using train::DistributedSampler;
+using train::DistributedSamplerOptions;
 using train::EarlyStopping;
 using train::ElasticSampler;
 using train::EmaOptions;
@@ -115,6 +128,7 @@ using train::FitOptions;
 using train::FitResult;
 using train::FitState;
 using train::GradientCallback;
+using train::GradScaler;
 using train::HorizontalFlip;
 using train::LearningRateWarmup;
 using train::load_weights;
@@ -167,6 +181,7 @@ using train::TokenDatasetOptions;
 using train::Tokenizer;
 using train::TokenType;
 using train::top_k_accuracy;
+using train::TorchSampler;
 using train::Trace;
 using train::Trainer;
 using train::TrainerOptions;

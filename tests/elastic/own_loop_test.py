@@ -81,7 +81,7 @@ class OwnLoop(LauncherTest):
 
     def test_a_killed_worker_costs_no_sample_and_comes_again(self):
         process = self.start("-n", "2:3", "--elastic", "--", PROGRAM, "--samples", 3000, "--epochs", 2,
-                             "--batch_size", 25, "--step_ms", 40, "--log_commits")
+                             "--batch_size", 75, "--step_ms", 40, "--log_commits")
         self.wait_for_step(5)
         os.kill(self.pid_of("worker/1"), signal.SIGKILL)
         result = self.finish(process)
@@ -93,7 +93,7 @@ class OwnLoop(LauncherTest):
     def test_many_kills_also_of_the_first_worker(self):
         random.seed(4)
         process = self.start("-n", "1:3", "--elastic", "--max-restarts", 20, "--", PROGRAM, "--samples",
-                             6000, "--epochs", 3, "--batch_size", 25, "--step_ms", 30,
+                             6000, "--epochs", 3, "--batch_size", 75, "--step_ms", 30,
                              "--commit_every", 2, "--log_commits")
         # The second of a pair dies while the others are still busy with the first.
         kills = 0

@@ -59,8 +59,7 @@ int main(int argc, char** argv) {
     const std::string action = words.empty() ? "sum" : words[0];
     const int culprit = words.size() > 1 ? std::stoi(words[1]) : -1;
     context.strategy()->run([&](const Replica& replica) { act(action, culprit, replica); });
-    context.leave();
-    return 0;
+    return 0;  // the context leaves the job
   } catch (const std::exception& error) {
     fmt::print(stderr, "replica_program: {}\n", error.what());
     return 1;

@@ -1,10 +1,6 @@
 #include "cohort/parallel/gradients/distributed_optimizer.h"
 
-#include <torch/csrc/autograd/engine.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <unordered_map>
 
@@ -12,12 +8,11 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 #include "cohort/collective/work.h"
+#include "cohort/parallel/gradients/backward_watch.h"
 #include "cohort/parallel/gradients/gradient_hooks.h"
 #include "cohort/parallel/tensors/named_call.h"
 #include "cohort/parallel/tensors/ops.h"
 #include "cohort/parallel/tensors/parameter_checksum.h"
-#include "cohort/parallel/tensors/text_exchange.h"
-#include "cohort/transport/host.h"
 
 namespace cohort::parallel {
 
@@ -118,20 +113,14 @@ struct DistributedOptimizer::State {
         options(std::move(given)),
         parameters(parameters_of(o, checked(options).named_parameters)) {
     for (auto& [name, parameter] : parameters)
-      if (parameter.requires_grad()) watch(parameter);
+      if (parameter.requires_grad() && options.sparse_as_dense) densify(parameter);
     sync.emplace(group, parameters, sync_options(options));
     shares_gpu = find_shared_gpu();
-  }
-  ~State() {
-    for (auto& [parameter, hook] : hooks) parameter.remove_hook(hook);
+    watch.emplace(
+        parameters, [this] { begin_backward(); }, [this] { end_backward(); });
   }
 
-  void watch(torch::Tensor& parameter) {
-    hooks.emplace_back(parameter, parameter.register_hook([this](const torch::Tensor&) {
-      const std::lock_guard lock(mutex);
-      if (!in_backward && !paused) begin_backward();
-    }));
-    if (!options.sparse_as_dense) return;
+  void densify(torch::Tensor& parameter) {
     // A hook before the accumulation may not change the layout. This one comes after it, and
     // before that of `sync`, which refuses sparse gradients, because it is added first.
     densifying.add(parameter, [&parameter] {
@@ -157,16 +146,10 @@ struct DistributedOptimizer::State {
       begin_sum();
     }
     if (backwards + 1 == allowed) no_sync.reset();
-    in_backward = true;
-    torch::autograd::Engine::get_default_engine().queue_callback([this] { end_backward(); });
   }
 
   void end_backward() {
-    {
-      const std::lock_guard lock(mutex);
-      in_backward = false;
-      ++backwards;
-    }
+    ++backwards;
     if (backwards == options.backward_passes_per_step && !shares_gpu)
       named_call("backward() under a DistributedOptimizer",
                  [this] { finish_sum(Deadline::after(kStepTimeout)); });
@@ -212,11 +195,8 @@ struct DistributedOptimizer::State {
     const auto on_gpu = std::find_if(parameters.begin(), parameters.end(), [](const auto& item) {
       return item.second.device().is_cuda();
     });
-    if (group.size() == 1 || on_gpu == parameters.end()) return false;
-    const auto all = gather_texts(group, fmt::format("{} {} {}", transport::host_identity(),
-                                                     ::getpid(), on_gpu->second.device().str()));
-    const std::string& mine = all[static_cast<std::size_t>(group.rank())];
-    const bool shared = std::count(all.begin(), all.end(), mine) > 1;
+    if (on_gpu == parameters.end()) return false;
+    const bool shared = find_sharing(group, parameters).gpu;
     if (shared && group.rank() == 0)
       log::warning(
           "several ranks of this process share {}: gradients are averaged in step() there. "
@@ -256,13 +236,9 @@ struct DistributedOptimizer::State {
   torch::optim::Optimizer& optimizer;
   DistributedOptimizerOptions options;
   NamedTensors parameters;
-  std::vector<std::pair<torch::Tensor, unsigned>> hooks;
   GradientHooks densifying;
   std::optional<GradientSync> sync;
 
-  std::mutex mutex;  // of what hooks change; devices have autograd threads of their own
-  bool in_backward = false;
-  bool paused = false;
   bool shares_gpu = false;          // with another rank of this process
   int backwards = 0;                // since the last sum
   std::vector<GradientMark> marks;  // of .grad after the last backward, by parameter
@@ -271,6 +247,7 @@ struct DistributedOptimizer::State {
   std::optional<collective::Work> reported;  // that this rank has data, for the sum under way
   bool synchronized = false;                 // .grad holds the sum, which no step has used
   bool skips = false;
+  std::optional<BackwardWatch> watch;
 };
 
 DistributedOptimizer::DistributedOptimizer(collective::Group& group,
@@ -345,12 +322,12 @@ DistributedOptimizer::SkipSynchronize::SkipSynchronize(DistributedOptimizer& opt
 DistributedOptimizer::SkipSynchronize::~SkipSynchronize() { optimizer_.state_->skips = before_; }
 
 DistributedOptimizer::Pause::Pause(DistributedOptimizer& optimizer)
-    : optimizer_(optimizer), before_(std::exchange(optimizer.state_->paused, true)) {
+    : optimizer_(optimizer), before_(optimizer.state_->watch->pause(true)) {
   if (optimizer.state_->backwards == 0) return;
-  optimizer.state_->paused = before_;
+  optimizer.state_->watch->pause(before_);
   throw InvalidInput("pause() between the backward passes of one step",
                      {.advice = "Call step(), synchronize() or discard() first."});
 }
-DistributedOptimizer::Pause::~Pause() { optimizer_.state_->paused = before_; }
+DistributedOptimizer::Pause::~Pause() { optimizer_.state_->watch->pause(before_); }
 
 }  // namespace cohort::parallel

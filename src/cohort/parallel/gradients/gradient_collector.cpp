@@ -57,7 +57,9 @@ GradientCollector::GradientCollector(collective::Group& group, const NamedTensor
                                      CollectorOptions options,
                                      std::unique_ptr<BucketExchange> exchange,
                                      collective::ShardRange own)
-    : allow_unused_(options.allow_unused), turns_(group.rank(), own) {
+    : allow_unused_(options.allow_unused),
+      accumulates_(options.accumulates),
+      turns_(group.rank(), own) {
   for (auto& [name, parameter] : select(parameters)) {
     names_.push_back(name);
     parameters_.push_back(parameter);
@@ -81,9 +83,24 @@ bool GradientCollector::set_no_sync(bool on) {
   return std::exchange(no_sync_, on);
 }
 
+// What the step before left in a bucket goes on in memory of its own, to which autograd adds.
+void GradientCollector::take_gradients_from_buckets() {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size() && summing_; ++i) {
+    torch::Tensor& gradient = parameters_[i].mutable_grad();
+    const auto [bucket, entry] = summing_->buckets.location(i);
+    const torch::Tensor& view = summing_->buckets[bucket].view(entry);
+    if (gradient.defined() && view.defined() && gradient.is_alias_of(view))
+      gradient = gradient.clone();
+  }
+}
+
 // Without an old gradient to add to, autograd keeps the new one instead of copying it.
 void GradientCollector::drop_gradients() {
-  for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  if (accumulates_)
+    take_gradients_from_buckets();
+  else
+    for (torch::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   // The buckets keep what earlier shards of the step have left.
   if (!summing_ || turns_.done() > 0) return;
   summing_->buckets.release();

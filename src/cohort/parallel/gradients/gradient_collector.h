@@ -21,6 +21,7 @@ struct CollectorOptions {
   std::size_t first_bucket_bytes = 0;
   std::size_t bucket_bytes = 0;
   bool allow_unused = false;
+  bool accumulates = false;
   std::shared_ptr<GradientMemory> memory = {};
 };
 
@@ -64,6 +65,7 @@ class GradientCollector {
   };
 
   void drop_gradients();
+  void take_gradients_from_buckets();
   void begin_last_shard();
   void on_gradient(std::size_t parameter);
   void take_gradient(std::size_t parameter);  // .grad, or zeros, is the shard's contribution
@@ -75,6 +77,7 @@ class GradientCollector {
   [[noreturn]] void fail(const Problem& problem);
 
   bool allow_unused_;
+  bool accumulates_;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;  // once each, those that require gradients
   std::unique_ptr<Summing> summing_;       // null without an exchange

@@ -42,6 +42,9 @@ struct GradientSyncOptions {
   std::function<void(std::size_t bucket)> on_bucket;
   bool average = false;       // divide the sum by `shards`; otherwise the loss was weighted before
   bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
+  // What .grad holds when a step's first shard begins is part of the shard's gradient; otherwise it
+  // is dropped. For ranks with one shard each.
+  bool accumulates = false;
   Compression compression = Compression::none;
   BucketReducer reducer;  // empty: the built-in sum in tree order
   // Where large gradients lie (gradient_memory.h); nullptr: in memory of its own. Of this group.

@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <exception>
 #include <optional>
 
 #include "cohort/base/error.h"
@@ -18,6 +19,9 @@
 namespace cohort {
 
 namespace {
+
+// For a program that ends without leave(): how long it stays for others that need what it hosts.
+constexpr std::chrono::minutes kEndPatience{5};
 
 // See init(). The chief says what was chosen.
 void choose_threads(const StrategyFlags& flags, const cluster::Role& role,
@@ -48,8 +52,13 @@ struct Context::State {
   parallel::StrategySetup setup;
   std::shared_ptr<parallel::Strategy> strategy;
   std::optional<RestartState> keep;  // with the launcher, beyond this process's death
-  bool has_left = false;
+  bool has_left = false;  // or tried to
+  bool is_gone = false;
+  int exceptions = std::uncaught_exceptions();  // under way when the job was joined
 
+  ~State() { leave_at_the_end(); }
+  void leave(Deadline deadline);
+  void leave_at_the_end() noexcept;
   collective::World& world() { return *setup.world; }
   bool is_elastic_member() const { return setup.elastic && setup.elastic->is_member(); }
 };
@@ -124,14 +133,31 @@ std::shared_ptr<parallel::Strategy> Context::strategy() {
   return state_->strategy;
 }
 
-void Context::leave(Deadline deadline) {
-  if (state_->strategy) state_->strategy->leave(deadline);
-  if (state_->setup.elastic) state_->setup.elastic->leave(deadline);
-  if (state_->keep && role().is_training()) state_->keep->set_finished();
-  state_->strategy.reset();
-  state_->has_left = true;
-  state_->world().leave(deadline);
+void Context::State::leave(Deadline deadline) {
+  if (is_gone) return;
+  if (strategy) strategy->leave(deadline);
+  if (setup.elastic) setup.elastic->leave(deadline);
+  if (keep && world().session->role().is_training()) keep->set_finished();
+  strategy.reset();
+  has_left = true;
+  world().leave(deadline);
+  is_gone = true;
 }
+
+// An exception on its way out of the program is a task that failed: to leave as if all had gone well
+// would let the others wait for its part, or take the job for done.
+void Context::State::leave_at_the_end() noexcept {
+  if (has_left || !setup.world || !setup.world->session) return;
+  if (!setup.world->session->role().is_training()) return;
+  if (std::uncaught_exceptions() > exceptions) return;
+  try {
+    leave(Deadline::after(kEndPatience));
+  } catch (const std::exception& error) {
+    log::error("this task could not leave its job in order: {}", error.what());
+  }
+}
+
+void Context::leave(Deadline deadline) { state_->leave(deadline); }
 
 Context init(const cluster::Environment& environment, const std::vector<std::string>& arguments) {
   auto parsed = parallel::take_strategy_flags(cluster::without_scheduler_args(arguments));

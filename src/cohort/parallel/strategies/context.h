@@ -15,8 +15,10 @@ namespace membership {
 class ElasticMembership;
 }
 
-// A program's part in its job. Copies are handles of the same one. Destroying the last one
-// without leave() tells the others that this task was lost.
+// A program's part in its job. Copies are handles of the same one. Destroying the last one leaves
+// the job as leave() does (after 5 minutes at the latest; an error is logged), unless an exception is
+// on its way out of the program, or the task is a service: the others then read that it was lost. So
+// make it first in main(), and let exceptions pass through (run_main() prints them).
 // Threads: strategy(), serve() and leave() from one thread; the rest from any.
 class Context {
  public:
@@ -57,7 +59,8 @@ class Context {
   std::shared_ptr<parallel::Strategy> strategy();
 
   // This task is done; returns when the others no longer need what it hosts, at the latest at the
-  // deadline. The group and the strategy are not for use any more.
+  // deadline. The group and the strategy are not for use any more. For programs that go on after
+  // their job, or want to hear of an error; otherwise the destructor does it. May be called again.
   void leave(Deadline deadline = Deadline::after(std::chrono::minutes(5)));
 
  private:

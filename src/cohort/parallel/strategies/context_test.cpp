@@ -208,7 +208,54 @@ TEST(Context, AServiceNamesTheWorkerThatWasLost) {
     Context context = init(in_cluster("ps", store.address()), {});
     EXPECT_THAT(message_of<PeerError>([&] { context.serve(); }), HasSubstr("worker/0 left"));
   });
-  { Context worker = init(in_cluster("worker", store.address()), {}); }
+  EXPECT_THROW(
+      {
+        Context worker = init(in_cluster("worker", store.address()), {});
+        throw std::runtime_error("the disk is full");
+      },
+      std::runtime_error);
+}
+
+TEST(Context, AProgramThatEndsLeavesItsJob) {
+  cluster::StoreServer store;
+  std::jthread service([&] {
+    Context context = init(in_cluster("ps", store.address()), {});
+    EXPECT_EQ(context.serve(Deadline::after(std::chrono::minutes(1))), 0);
+  });
+  const auto body = [&] {
+    Context worker = init(in_cluster("worker", store.address()), {});
+    const Context copy = worker;
+    try {
+      throw std::runtime_error("caught inside the program");
+    } catch (const std::runtime_error&) {
+    }
+  };
+  body();
+}
+
+// A program may have a job from beginning to end while an exception is on its way: it counts what
+// came after init().
+TEST(Context, AnExceptionFromBeforeTheJobIsNotItsFailure) {
+  cluster::StoreServer store;
+  std::jthread service([&] {
+    Context context = init(in_cluster("ps", store.address()), {});
+    EXPECT_EQ(context.serve(Deadline::after(std::chrono::minutes(1))), 0);
+  });
+  struct Job {
+    ~Job() { Context worker = init(in_cluster("worker", address), {}); }
+    cluster::Address address;
+  };
+  try {
+    const Job job{store.address()};
+    throw std::runtime_error("on its way");
+  } catch (const std::runtime_error&) {
+  }
+}
+
+TEST(Context, LeavingTwiceIsLeavingOnce) {
+  Context context = init(Environment{}, {});
+  context.leave();
+  EXPECT_NO_THROW(context.leave());
 }
 
 TEST(Context, NothingWorksAfterLeave) {

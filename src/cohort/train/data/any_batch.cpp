@@ -69,7 +69,16 @@ AnyBatch AnyBatch::to(torch::Device device) const {
   if (std::all_of(all.begin(), all.end(),
                   [&](const torch::Tensor& tensor) { return tensor.device() == device; }))
     return *this;
-  return map([&](const torch::Tensor& tensor) { return tensor.to(device); });
+  return map([&](const torch::Tensor& tensor) {
+    const bool from_pinned = device.is_cuda() && tensor.device().is_cpu() && tensor.is_pinned();
+    return tensor.to(device, /*non_blocking=*/from_pinned);
+  });
+}
+
+AnyBatch AnyBatch::pin_memory() const {
+  return map([](const torch::Tensor& tensor) {
+    return tensor.device().is_cpu() ? tensor.pin_memory() : tensor;
+  });
 }
 
 AnyBatch AnyBatch::narrow(std::int64_t first, std::int64_t count) const {

@@ -50,9 +50,11 @@ class AnyBatch {
   std::vector<torch::Tensor> tensors() const;
 
   // The same type, with every tensor on `device`; with the rows [first, first + count) of every
-  // tensor that has dimensions.
+  // tensor that has dimensions. A copy from pinned memory goes on while the caller does.
   AnyBatch to(torch::Device device) const;
   AnyBatch narrow(std::int64_t first, std::int64_t count) const;
+  // The same in page-locked memory, from which a GPU copies by itself. Needs CUDA.
+  AnyBatch pin_memory() const;
 
  private:
   using Change = std::function<torch::Tensor(const torch::Tensor&)>;

@@ -36,8 +36,7 @@ void ElasticSampler::set_epoch(std::int64_t epoch) {
 }
 
 std::int64_t ElasticSampler::batches() const {
-  const std::int64_t together = options_.batch_size * size_;
-  return (samples_ - processed_ + together - 1) / together;
+  return (samples_ - processed_ + options_.batch_size - 1) / options_.batch_size;
 }
 
 ElasticSampler::Range ElasticSampler::range(std::int64_t ahead) const {
@@ -46,9 +45,8 @@ ElasticSampler::Range ElasticSampler::range(std::int64_t ahead) const {
         fmt::format("ElasticSampler: batch {} from here was asked for, {} are left in epoch {}",
                     ahead, batches(), epoch_),
         {.advice = "Ask only while batches() is greater."});
-  const std::int64_t together = options_.batch_size * size_;
-  const std::int64_t first = processed_ + ahead * together;
-  return {first, std::min(first + together, samples_)};
+  const std::int64_t first = processed_ + ahead * options_.batch_size;
+  return {first, std::min(first + options_.batch_size, samples_)};
 }
 
 std::vector<std::int64_t> ElasticSampler::batch(std::int64_t ahead) const {

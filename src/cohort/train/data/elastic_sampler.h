@@ -7,7 +7,7 @@
 namespace cohort::train {
 
 struct ElasticSamplerOptions {
-  std::int64_t batch_size = 32;  // of a rank
+  std::int64_t batch_size = 32;  // samples of a step, of all ranks together
   bool shuffle = true;
   std::uint64_t seed = 0;  // the same on every rank
 };
@@ -25,9 +25,9 @@ struct ElasticSamplerOptions {
 //     }
 //   }
 //
-// An epoch's order is the same on every rank. A batch of the job is its next batch_size * size
-// samples; rank r takes the r-th part. The last batch is smaller: it is divided as evenly as
-// possible, so parts differ by one sample at most, and a part may be empty. The number of batches
+// An epoch's order is the same on every rank. A batch is its next batch_size samples, whatever the
+// number of ranks; rank r takes the r-th part. Parts differ by one sample at most, and a part may be
+// empty (in a smaller last batch, or with fewer samples than ranks). The number of batches
 // is the same for every rank, and so is the number of collective calls of a loop that makes as many
 // for each batch, also for an empty one.
 //

@@ -37,7 +37,8 @@ class Workers {
     std::int64_t total = 0;
     for (auto& sampler : ranks_) {
       const auto mine = sampler.batch();
-      EXPECT_LE(mine.size(), static_cast<std::size_t>(sampler.options().batch_size));
+      const auto share = sampler.options().batch_size / static_cast<std::int64_t>(ranks_.size());
+      EXPECT_LE(mine.size(), static_cast<std::size_t>(share + 1));
       for (const std::int64_t index : mine) ++seen[static_cast<std::size_t>(index)];
       total += static_cast<std::int64_t>(mine.size());
     }
@@ -76,7 +77,7 @@ TEST(ElasticSampler, EachSampleOnceThroughChangesOfMembers) {
 TEST(ElasticSampler, TheLastBatchIsDividedEvenly) {
   std::vector<std::size_t> parts;
   for (int rank = 0; rank < 4; ++rank) {
-    ElasticSampler sampler(10, {.batch_size = 4});
+    ElasticSampler sampler(10, {.batch_size = 16});
     sampler.set_members(rank, 4);
     ASSERT_EQ(sampler.batches(), 1);
     parts.push_back(sampler.batch().size());
@@ -85,7 +86,7 @@ TEST(ElasticSampler, TheLastBatchIsDividedEvenly) {
 }
 
 TEST(ElasticSampler, BatchesAheadAreThoseThatCome) {
-  ElasticSampler sampler(20, {.batch_size = 3});
+  ElasticSampler sampler(20, {.batch_size = 6});
   sampler.set_members(1, 2);
   std::vector<std::vector<std::int64_t>> ahead;
   for (std::int64_t i = 0; i < sampler.batches(); ++i) ahead.push_back(sampler.batch(i));
@@ -94,6 +95,23 @@ TEST(ElasticSampler, BatchesAheadAreThoseThatCome) {
     sampler.record_batch();
   }
   EXPECT_EQ(sampler.processed(), 20);
+}
+
+TEST(ElasticSampler, ABatchIsTheSameForAnyNumberOfRanks) {
+  const auto batches_of = [](int size) {
+    std::vector<std::vector<std::int64_t>> batches;
+    for (std::int64_t i = 0; i < 3; ++i) {
+      auto& all = batches.emplace_back();
+      for (int rank = 0; rank < size; ++rank) {
+        ElasticSampler sampler(20, {.batch_size = 8});
+        sampler.set_members(rank, size);
+        EXPECT_EQ(sampler.batches(), 3);
+        for (const std::int64_t index : sampler.batch(i)) all.push_back(index);
+      }
+    }
+    return batches;
+  };
+  EXPECT_EQ(batches_of(3), batches_of(1));
 }
 
 TEST(ElasticSampler, ANewEpochHasAnotherOrderAndTheCurrentOneGoesOn) {

@@ -27,7 +27,7 @@ constexpr int kEpochs = 2;
 struct Training {
   torch::Tensor seen = torch::zeros({kEpochs, kSamples}, torch::kInt64);
   torch::Tensor weight = torch::rand({5});
-  train::ElasticSampler sampler{kSamples, {.batch_size = 4}};
+  train::ElasticSampler sampler{kSamples, {.batch_size = 12}};
   std::int64_t epoch = 0;
   std::int64_t step = 0;
   int calls = 0;
