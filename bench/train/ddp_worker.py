@@ -53,7 +53,41 @@ class Mlp(nn.Module):
         return self.third(F.relu(self.second(F.relu(self.first(x)))))
 
 
-CASES = {"resnet20": (ResNet20, (3, 32, 32)), "mlp": (Mlp, (784,))}
+class GptBlock(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1 = nn.LayerNorm(width)
+        self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(approximate="tanh"),
+                                 nn.Linear(4 * width, width))
+
+    def forward(self, x):
+        batch, tokens, width = x.shape
+        parts = (part.view(batch, tokens, self.heads, -1).transpose(1, 2)
+                 for part in self.c_attn(self.ln_1(x)).split(width, dim=2))
+        seen = F.scaled_dot_product_attention(*parts, is_causal=True)
+        x = x + self.c_proj(seen.transpose(1, 2).reshape(batch, tokens, width))
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt(nn.Module):
+    """The 6 M parameters of examples/gpt, without dropout."""
+
+    def __init__(self, layers=6, heads=6, width=288):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(VOCABULARY, width), nn.Embedding(SEQUENCE, width)
+        self.h = nn.Sequential(*(GptBlock(width, heads) for _ in range(layers)))
+        self.ln_f = nn.LayerNorm(width)
+
+    def forward(self, ids):
+        x = self.wte(ids) + self.wpe(torch.arange(ids.shape[1]))
+        return F.linear(self.ln_f(self.h(x)), self.wte.weight)
+
+
+SEQUENCE, VOCABULARY = 128, 256
+CASES = {"resnet20": (ResNet20, (3, 32, 32)), "mlp": (Mlp, (784,)), "gpt": (Gpt, None)}
 
 
 def scattered(first, count, phase):
@@ -74,6 +108,18 @@ def initialise(model):
             parameter.copy_(values.view(parameter.shape))
 
 
+def make_data(shape, batch, rank):
+    """A batch and its targets; without a shape runs of tokens, of which each tells the one before it."""
+    if shape is None:
+        each = SEQUENCE + 1
+        numbers = (scattered(rank * batch * each, batch * each, 0) + 1) * (VOCABULARY // 2)
+        tokens = numbers.floor().long().view(batch, each)
+        return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+    each = math.prod(shape)
+    data = scattered(rank * batch * each, batch * each, 0).float().view(batch, *shape)
+    return data, torch.arange(rank * batch, (rank + 1) * batch) % 10
+
+
 def memory_kib(file, name):
     with open(f"/proc/self/{file}") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith(name))
@@ -89,9 +135,7 @@ def main():
     initialise(model)
     parallel = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    each = math.prod(shape)
-    data = scattered(rank * batch * each, batch * each, 0).float().view(batch, *shape)
-    target = torch.arange(rank * batch, (rank + 1) * batch) % 10
+    data, target = make_data(shape, batch, rank)
     with open("/proc/self/clear_refs", "w") as peak:  # making the first weights is not training
         peak.write("5")
     torch.distributed.barrier()
@@ -99,7 +143,7 @@ def main():
         if i == warmup:
             begin = time.monotonic()
         optimizer.zero_grad()
-        loss = F.cross_entropy(parallel(data), target)
+        loss = F.cross_entropy(parallel(data).flatten(0, -2), target.flatten())
         loss.backward()
         optimizer.step()
         value = loss.item()

@@ -2,7 +2,7 @@
 // line of JSON, how fast it was, its last loss, its weights' fingerprint and its peak memory.
 //
 //   train_bench_worker MODEL MODE BATCH WARMUP STEPS [RATE MOMENTUM] [strategy flags]
-//     MODEL  resnet20 | mlp
+//     MODEL  resnet20 | mlp | gpt
 //     MODE   silent   a bare LibTorch loop; workers do not talk
 //            loop     the same loop with DistributedOptimizer
 //            trainer  Trainer::fit, with the strategy that the flags say
@@ -17,6 +17,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "examples/gpt/gpt_model.h"
 #include "examples/resnet_cifar/resnet.h"
 
 namespace {
@@ -37,16 +38,36 @@ struct MlpImpl : torch::nn::Cloneable<MlpImpl> {
 };
 TORCH_MODULE(Mlp);
 
+// The language model: samples are runs of tokens, of which each tells the one before it.
+constexpr int64_t kSequence = 128, kVocabulary = 256;
+
+torch::Tensor next_token_loss(const torch::Tensor& logits, const torch::Tensor& target) {
+  return torch::cross_entropy_loss(logits.flatten(0, 1), target.flatten());
+}
+
 struct Case {
   cohort::Model model;
-  std::vector<int64_t> shape;  // of one sample
+  std::vector<int64_t> shape;  // of one sample; empty: tokens
+  cohort::LossFunction loss = cohort::cross_entropy;
+  cohort::TrainingStep step = cohort::cross_entropy;  // the same for a Trainer
 };
 
 Case find_case(const std::string& name) {
   if (name == "resnet20") return {examples::ResNet(20), {3, 32, 32}};
   if (name == "mlp") return {Mlp(), {784}};
+  if (name == "gpt") {
+    auto options = examples::gpt_preset("6M");
+    options.sequence = kSequence;
+    options.dropout = 0;  // of which both sides have their own
+    return {examples::Gpt(options),
+            {},
+            next_token_loss,
+            [](examples::Gpt& net, const cohort::Batch& batch) {
+              return cohort::token_cross_entropy(net->forward(batch.data), batch.target);
+            }};
+  }
   throw cohort::InvalidInput(fmt::format("'{}' is not a model", name),
-                             {.advice = "Give resnet20 or mlp."});
+                             {.advice = "Give resnet20, mlp or gpt."});
 }
 
 // Numbers in [-1, 1) that look random but need no generator, so that Python can make the same: what
@@ -73,6 +94,13 @@ void initialise(torch::nn::Module& module) {
 }
 
 cohort::Batch make_data(int64_t samples, const std::vector<int64_t>& shape, int64_t first) {
+  if (shape.empty()) {
+    const int64_t each = kSequence + 1;
+    const auto numbers = (scattered(first * each, samples * each, 0) + 1) * (kVocabulary / 2);
+    const auto tokens = numbers.floor().to(torch::kInt64).view({samples, each});
+    return {tokens.narrow(1, 0, kSequence).contiguous(),
+            tokens.narrow(1, 1, kSequence).contiguous()};
+  }
   std::vector<int64_t> sizes{samples};
   sizes.insert(sizes.end(), shape.begin(), shape.end());
   int64_t each = c10::multiply_integers(shape);
@@ -117,16 +145,16 @@ struct StopWatch : cohort::Callback {
   Measured measured;
 };
 
-Measured run_loop(const cohort::Model& model, torch::optim::Optimizer& optimizer,
+Measured run_loop(const Case& one, torch::optim::Optimizer& optimizer,
                   const std::function<void()>& step, const cohort::Batch& batch, int64_t warmup,
                   int64_t steps) {
   Measured measured;
   Clock::time_point begin;
-  model.module().train();
+  one.model.module().train();
   for (int64_t i = 0; i < warmup + steps; ++i) {
     if (i == warmup) begin = Clock::now();
     optimizer.zero_grad();
-    auto loss = cohort::cross_entropy(model.forward(batch.data), batch.target);
+    auto loss = one.loss(one.model.forward(batch.data), batch.target);
     loss.backward();
     step();
     measured.loss = loss.item<double>();
@@ -154,7 +182,8 @@ int run(int argc, char** argv) {
                                {.advice = "MODEL MODE BATCH WARMUP STEPS [RATE MOMENTUM]"});
   int64_t batch = std::stoll(words[2]), warmup = std::stoll(words[3]), steps = std::stoll(words[4]);
   const std::string& mode = words[1];
-  auto [model, shape] = find_case(words[0]);
+  const Case one = find_case(words[0]);
+  const auto& [model, shape, loss, training_step] = one;
   initialise(model.module());
   auto options = torch::optim::SGDOptions(0.01).momentum(0.9);
   if (words.size() == 7)
@@ -164,8 +193,8 @@ int run(int argc, char** argv) {
   Measured measured;
   forget_peak();
   if (mode == "trainer") {
-    cohort::Trainer trainer(strategy, model, optimizer, cohort::cross_entropy,
-                            {.batch_size = batch * context.size()});
+    cohort::Trainer trainer(strategy, model, optimizer, training_step,
+                            {.batch_size = batch * context.size(), .shard = context.flags().shard});
     auto watch = std::make_shared<StopWatch>(warmup);
     trainer.fit(repeat(make_data(batch * context.size(), shape, 0), warmup + steps),
                 {.epochs = 1, .shuffle = false, .callbacks = {watch}, .progress = false});
@@ -176,10 +205,10 @@ int run(int argc, char** argv) {
     if (mode == "loop") {
       cohort::DistributedOptimizer distributed(context, *optimizer);
       measured = run_loop(
-          model, *optimizer, [&] { distributed.step(); }, data, warmup, steps);
+          one, *optimizer, [&] { distributed.step(); }, data, warmup, steps);
     } else {
       measured = run_loop(
-          model, *optimizer, [&] { optimizer->step(); }, data, warmup, steps);
+          one, *optimizer, [&] { optimizer->step(); }, data, warmup, steps);
     }
   }
   nlohmann::json line{
