@@ -9,6 +9,8 @@
 #include "cohort/base/error.h"
 #include "cohort/parallel/tensors/named_call.h"
 #include "cohort/train/callbacks/default_callbacks.h"
+#include "cohort/train/checkpoint/checkpoint.h"
+#include "cohort/train/checkpoint/checkpoint_files.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/checkpoint/optimizer_clone.h"
 #include "cohort/train/elastic/view_driver.h"
@@ -45,7 +47,9 @@ struct Trainer::State {
   std::vector<std::unique_ptr<ReplicaTrainer>> replicas;
   ElasticSync* elastic_sync = nullptr;  // of the one replica, in an elastic job
   Position position;
-  std::map<std::string, torch::Tensor> metric_tensors = {};  // of the last evaluate()
+  std::map<std::string, torch::Tensor> metric_tensors = {};   // of the last evaluate()
+  nlohmann::json callback_states = nlohmann::json::object();  // at the last fit()'s end, or loaded
+  bool loaded = false;                                        // and no fit() since
   std::mutex making;
 
   // On every local replica. The strategy computes with a fixed number of threads, for the same
@@ -90,6 +94,14 @@ struct Trainer::State {
     return *part;
   }
 
+  // The same outside of fit(), which makes the replicas alike by itself.
+  ReplicaTrainer& ready_part_of(const parallel::Replica& replica) {
+    const bool is_new = replicas[static_cast<std::size_t>(replica.local)] == nullptr;
+    ReplicaTrainer& part = part_of(replica, default_shards());
+    if (is_new) part.broadcast_from_first();
+    return part;
+  }
+
   // The first replica's are those that the user gave; the others' are copies. Copying reads what
   // the first one moves to its device: one at a time.
   std::pair<Model, std::vector<Phase>> model_and_phases(const parallel::Replica& replica) {
@@ -131,6 +143,8 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
                        .replicas = {},
                        .elastic_sync = nullptr,
                        .position = {},
+                       .callback_states = nlohmann::json::object(),
+                       .loaded = false,
                        .making = {}}) {
   State& state = *state_;
   expect(state.strategy != nullptr, "there is no strategy", "Give context.strategy().");
@@ -189,6 +203,10 @@ FitResult Trainer::fit(SourcePtr data, FitOptions options) {
         members_change ? state.fit_elastic(sync, inputs) : state.fit_fixed(sync, inputs);
     if (replica.local == 0) result = std::move(mine);
   });
+  state.callback_states = nlohmann::json::object();
+  for (const auto& [name, callback] : with_state(callbacks))
+    state.callback_states[name] = callback->save_state();
+  state.loaded = false;
   return result;
 }
 
@@ -200,6 +218,9 @@ std::unique_ptr<FitLoop> Trainer::State::begin_fit(ReplicaSync& sync, const FitI
       ResumePoint::find(*sync.agreement, replica.size, sources_of(inputs.options), options);
   ReplicaTrainer& part = part_of(replica, checkpoint.shards(default_shards()));
   Position from = checkpoint.restore(part, position, inputs.callbacks);
+  if (loaded && !checkpoint.found())
+    for (const auto& [name, callback] : with_state(inputs.callbacks))
+      if (callback_states.contains(name)) callback->load_state(callback_states.at(name));
   if (const std::string plan = sync.steps->dry_run(); !plan.empty()) {
     if (replica.is_first()) std::fputs(plan.c_str(), stdout);
     if (replica.local == 0) position = from;
@@ -262,12 +283,56 @@ ResumeSources Trainer::State::sources_of(const FitOptions& fit) const {
           .asked = fit.resume};
 }
 
+std::filesystem::path Trainer::save(const std::filesystem::path& folder) {
+  State& state = *state_;
+  state.run("save()", [&](const parallel::Replica& replica) {
+    ReplicaTrainer& part = state.ready_part_of(replica);
+    const auto write = [&] {
+      Checkpoint checkpoint = make_checkpoint(part, state.position, state.options, {});
+      checkpoint.state.callbacks = state.callback_states;
+      std::filesystem::create_directories(folder);
+      return write_checkpoint(folder, checkpoint).string();
+    };
+    // All return when the files are there; parameter servers know no such moment.
+    if (replica.servers == nullptr)
+      part.sync().agreement->broadcast_text(write);
+    else if (replica.is_first())
+      write();
+  });
+  return checkpoint_path(folder, state.position.step);
+}
+
+void Trainer::load(const std::filesystem::path& path) {
+  State& state = *state_;
+  Position loaded;
+  nlohmann::json callback_states;
+  state.run("load()", [&](const parallel::Replica& replica) {
+    expect(replica.elastic == nullptr, "load() does not go with an elastic job",
+           "Give FitOptions::resume.");
+    ReplicaSync& sync = state.sync_of(replica);
+    const auto checkpoint = ResumePoint::find(
+        *sync.agreement, replica.size, {.own = {}, .job = {}, .after = 0, .asked = path.string()},
+        state.options);
+    expect(checkpoint.found(), fmt::format("there is no checkpoint in {}", path.string()),
+           "Give the folder of a ModelCheckpoint or of save(), or a checkpoint's JSON.");
+    ReplicaTrainer& part = state.part_of(replica, checkpoint.shards(state.default_shards()));
+    Position from = checkpoint.restore(part, state.position, {});
+    part.broadcast_from_first();
+    if (replica.local != 0) return;
+    loaded = std::move(from);
+    callback_states = checkpoint.callback_states();
+  });
+  state.position = std::move(loaded);
+  state.callback_states = std::move(callback_states);
+  state.loaded = true;
+}
+
 Logs Trainer::evaluate(SourcePtr data, std::int64_t batch_size) {
   State& state = *state_;
   expect_samples(data.get(), "the data set of evaluate()");
   Logs logs;
   state.run("evaluate()", [&](const parallel::Replica& replica) {
-    ReplicaTrainer& part = state.part_of(replica, state.default_shards());
+    ReplicaTrainer& part = state.ready_part_of(replica);
     part.sync().evaluation->refresh();
     Evaluated mine = part.evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
     if (replica.local != 0) return;
@@ -286,7 +351,7 @@ torch::Tensor Trainer::predict(SourcePtr data, Prediction prediction, std::int64
   expect_samples(data.get(), "the data set of predict()");
   torch::Tensor outputs;
   state.run("predict()", [&](const parallel::Replica& replica) {
-    ReplicaTrainer& part = state.part_of(replica, state.default_shards());
+    ReplicaTrainer& part = state.ready_part_of(replica);
     part.sync().evaluation->refresh();
     auto mine =
         part.predict(*data, prediction, batch_size > 0 ? batch_size : state.options.batch_size);

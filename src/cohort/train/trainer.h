@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,7 +63,18 @@ class Trainer {
   // Goes on where the last fit() or the resumed checkpoint ended.
   FitResult fit(SourcePtr data, FitOptions options = {});
 
-  // "loss" and the metrics over the whole data set: every sample counts once.
+  // Writes where training stands as a checkpoint into `folder`, as ModelCheckpoint does (with the
+  // callbacks' states at the end of the last fit()), and returns the path of its JSON. load() and
+  // FitOptions::resume take it. With parameter servers the file is there when worker 0 returns.
+  std::filesystem::path save(const std::filesystem::path& folder);
+  // Puts model, optimizers and position where a checkpoint has them: the next fit() goes on from
+  // there, evaluate() and predict() use its weights. `path`: its JSON, or a folder: the newest good
+  // one. Read by worker 0; made by any number of workers. InvalidInput where there is none, where it
+  // does not fit, and in elastic jobs (there FitOptions::resume).
+  void load(const std::filesystem::path& path);
+
+  // "loss" and the metrics over the whole data set: every sample counts once. By the training step
+  // in eval mode, without gradients, or by TrainerOptions::evaluation_step.
   Logs evaluate(SourcePtr data, std::int64_t batch_size = 0);
   // What metrics made of the last evaluate() that is no number: confusion_matrix().
   const std::map<std::string, torch::Tensor>& metric_tensors() const;

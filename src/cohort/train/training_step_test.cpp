@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/membership/ledger/ledger.h"
+#include "cohort/train/elastic/elastic_workers_test.h"
 #include "cohort/train/metrics/classification.h"
 #include "cohort/train/plain_net_test.h"
 #include "cohort/train/ragged_fixture_test.h"
@@ -87,6 +90,42 @@ TEST(TrainingStep, MicroBatchesWeighByTheirTokens) {
   for (std::size_t i = 0; i < whole.parameters.size(); ++i)
     EXPECT_TRUE(torch::allclose(whole.parameters[i], parts.parameters[i], 1e-4, 1e-6));
   EXPECT_NEAR(whole.fit.history[0].at("loss"), parts.fit.history[0].at("loss"), 1e-5);
+}
+
+// Not one tensor is changed by a step that broke off, and its ledger counts samples, not tokens.
+TEST(TrainingStep, ARaggedLossKeepsItsBitsWhenAnElasticWorkerIsLost) {
+  const TrainerOptions options{.batch_size = 16, .virtual_shards = 4};
+  const auto train = [&](Context& context, FitOptions fit) {
+    static std::mutex making;  // values are drawn from the one generator
+    std::unique_lock lock(making);
+    Tagger net = make_tagger();
+    lock.unlock();
+    fit.epochs = 2;
+    fit.progress = false;
+    Trainer trainer(context.strategy(), net,
+                    std::make_shared<torch::optim::Adam>(net->parameters(), 0.01), tag_loss,
+                    options);
+    return trainer.fit(sentences(50), fit);
+  };
+  struct Dies : Callback {
+    void on_step_end(FitState& fit) override {
+      if (fit.step == 3) throw elastic::testing::Killed();
+    }
+  };
+  elastic::testing::ElasticWorkers job(3, 4);
+  FitResult survivor;
+  job.start(0, [&](Context& context) { survivor = train(context, {}); });
+  job.start(1, [&](Context& context) { train(context, {}); });
+  job.start(2,
+            [&](Context& context) { train(context, {.callbacks = {std::make_shared<Dies>()}}); });
+  for (const auto& [name, ending] : job.wait())
+    EXPECT_TRUE(ending.empty() || ending == "killed") << name << ": " << ending;
+  Context alone = job_of(1);
+  const FitResult expected = train(alone, {});
+  EXPECT_EQ(survivor.weights, expected.weights);
+  EXPECT_EQ(survivor.history, expected.history);
+  const auto report = membership::verify(membership::read_ledger(job.folder() / "ledger"));
+  EXPECT_THAT(report.problems, ::testing::IsEmpty());
 }
 
 TEST(TrainingStep, TheWeightOfAllSamplesIsThatOfNone) {
@@ -196,7 +235,7 @@ std::string refusal_of(TrainingStep step, SourcePtr data = sentences(20),
 
 TEST(TrainingStep, WhatItGivesIsLookedAt) {
   EXPECT_THAT(refusal_of([](Tagger& net, const Sentences& batch) {
-                return net->embedding(batch.ids).sum({0, 2}).slice(0, 0, 3);
+                return net->embedding(batch.ids).sum(2).sum(0).slice(0, 0, 3);
               }),
               HasSubstr("the loss is a tensor of shape [3], not one number"));
   EXPECT_THAT(refusal_of([](Tagger&, const Sentences&) { return Loss{}; }),

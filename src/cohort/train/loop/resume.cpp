@@ -203,6 +203,8 @@ ResumePoint ResumePoint::find(Agreement& agreement, int replicas, const ResumeSo
   return point;
 }
 
+nlohmann::json ResumePoint::callback_states() const { return state_.value().callbacks; }
+
 int ResumePoint::shards(int otherwise) const {
   return state_ ? static_cast<int>(state_->virtual_shards) : otherwise;
 }
@@ -291,7 +293,7 @@ Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
     add_tensors(checkpoint, kAverage, trainer.average().tensors());
   }
   if (!tables.empty()) add_pieces(checkpoint, kTables, tables);
-  trainer.sync().steps->release_state();
+  for (std::size_t i = 0; i < trainer.phases(); ++i) trainer.sync().phase(i).release_state();
   return checkpoint;
 }
 

@@ -48,6 +48,8 @@ class ResumePoint {
   static ResumePoint find(Agreement& agreement, int replicas, const ResumeSources& sources,
                           const TrainerOptions& options);
 
+  bool found() const { return state_.has_value(); }
+  nlohmann::json callback_states() const;  // by name; where one was found
   // How many virtual shards the training has; `otherwise` where there is nothing to resume.
   int shards(int otherwise) const;
   // Why this very training had ended at the checkpoint, where it had.

@@ -197,6 +197,14 @@ TEST(ServerSync, RefusesByNameWhatServersCannotDo) {
                   train(context, momentum, {.callbacks = {std::make_shared<Changes>()}});
                 }),
                 HasSubstr("1 GradientCallbacks do not go with the strategy parameter_server"));
+    PlainNet net;
+    const std::vector<Phase> two{{"a", plain(net), cross_entropy},
+                                 {"b", plain(net), cross_entropy}};
+    EXPECT_THAT(message_of<InvalidInput>([&] {
+                  Trainer trainer(context.strategy(), net, two, kOptions);
+                  trainer.fit(small_images(50, false), {.progress = false});
+                }),
+                HasSubstr("2 phases do not go with the strategy parameter_server"));
     return train(context, momentum);
   });
 }
