@@ -36,6 +36,9 @@
 #include "cohort/train/data/distributed_sampler.h"
 #include "cohort/train/data/elastic_sampler.h"
 #include "cohort/train/data/image_dataset.h"
+#include "cohort/train/data/iterable_dataset.h"
+#include "cohort/train/data/table_dataset.h"
+#include "cohort/train/data/tar_dataset.h"
 #include "cohort/train/data/token_dataset.h"
 #include "cohort/train/data/torch_dataset.h"
 #include "cohort/train/data/transforms.h"
@@ -82,10 +85,14 @@ using train::accuracy;
 using train::Batch;
 using train::BroadcastGlobalVariables;
 using train::BytePairTokenizer;
+using train::bytes_tensor;
 using train::ByteTokenizer;
 using train::Callback;
 using train::CallbackOrder;
 using train::cifar10;
+using train::class_tensor;
+using train::Column;
+using train::ColumnType;
 using train::CosineDecay;
 using train::cross_entropy;
 using train::CsvLog;
@@ -101,6 +108,7 @@ using train::FitOptions;
 using train::FitResult;
 using train::FitState;
 using train::HorizontalFlip;
+using train::IterableDataset;
 using train::LearningRateWarmup;
 using train::load_weights;
 using train::LoadWeightsOptions;
@@ -111,12 +119,14 @@ using train::masked_mean;
 using train::mean_squared_error;
 using train::Metric;
 using train::MetricAverage;
+using train::MissingValue;
 using train::mnist;
 using train::Model;
 using train::ModelCheckpoint;
 using train::ModelCheckpointOptions;
 using train::MultiStepDecay;
 using train::Normalise;
+using train::npy_tensor;
 using train::parse_compression;
 using train::parse_precision;
 using train::Phase;
@@ -124,6 +134,7 @@ using train::Precision;
 using train::Prediction;
 using train::RandomCrop;
 using train::ReduceLearningRateOnPlateau;
+using train::SampleStream;
 using train::save_weights;
 using train::SaveWeightsOptions;
 using train::shard;
@@ -132,7 +143,11 @@ using train::StepDecay;
 using train::StopOnSignal;
 using train::Storage;
 using train::Subset;
+using train::TableDataset;
+using train::TableOptions;
 using train::take;
+using train::TarDataset;
+using train::TarSample;
 using train::TensorBoard;
 using train::TensorBoardOptions;
 using train::TensorDataset;
