@@ -41,6 +41,9 @@
 #include "cohort/train/data/distributed_sampler.h"
 #include "cohort/train/data/elastic_sampler.h"
 #include "cohort/train/data/image_dataset.h"
+#include "cohort/train/data/iterable_dataset.h"
+#include "cohort/train/data/table_dataset.h"
+#include "cohort/train/data/tar_dataset.h"
 #include "cohort/train/data/token_dataset.h"
 #include "cohort/train/data/torch_dataset.h"
 #include "cohort/train/data/transforms.h"
@@ -98,6 +101,7 @@ using train::Autocast;
 using train::Batch;
 using train::BroadcastGlobalVariables;
 using train::BytePairTokenizer;
+using train::bytes_tensor;
 using train::ByteTokenizer;
 using train::Callback;
 using train::CallbackOrder;
@@ -107,6 +111,9 @@ using train::cifar10;
 using train::ClassMetricOptions;
 using train::confusion_matrix;
 using train::ConfusionMatrixOptions;
+using train::class_tensor;
+using train::Column;
+using train::ColumnType;
 using train::CosineDecay;
 using train::cross_entropy;
 using train::CsvLog;
@@ -132,6 +139,7 @@ using train::FitState;
 using train::GradientCallback;
 using train::GradScaler;
 using train::HorizontalFlip;
+using train::IterableDataset;
 using train::LearningRateWarmup;
 using train::load_weights;
 using train::LoadWeightsOptions;
@@ -143,12 +151,14 @@ using train::mean_of;
 using train::mean_squared_error;
 using train::Metric;
 using train::MetricAverage;
+using train::MissingValue;
 using train::mnist;
 using train::Model;
 using train::ModelCheckpoint;
 using train::ModelCheckpointOptions;
 using train::MultiStepDecay;
 using train::Normalise;
+using train::npy_tensor;
 using train::parse_compression;
 using train::parse_precision;
 using train::perplexity;
@@ -162,6 +172,7 @@ using train::ReduceLearningRateOnPlateau;
 using train::roc_auc;
 using train::root_squared_error;
 using train::SampleSource;
+using train::SampleStream;
 using train::save_weights;
 using train::SaveWeightsOptions;
 using train::Scheduler;
@@ -175,7 +186,11 @@ using train::StepSchedule;
 using train::StopOnSignal;
 using train::Storage;
 using train::Subset;
+using train::TableDataset;
+using train::TableOptions;
 using train::take;
+using train::TarDataset;
+using train::TarSample;
 using train::TensorBoard;
 using train::TensorBoardOptions;
 using train::TensorDataset;

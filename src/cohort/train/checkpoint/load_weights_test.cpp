@@ -1,7 +1,10 @@
 #include "cohort/train/checkpoint/load_weights.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <torch/torch.h>
+
+#include <cstdlib>
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
@@ -158,6 +161,49 @@ TEST(LoadWeights, AnIndexNamesTheFilesOfItsTensors) {
   put(index, "[]");
   EXPECT_THAT(message_of<InvalidInput>([&] { load_weights(*loaded, index); }),
               HasSubstr("has no weight_map"));
+}
+
+// As a hub keeps a model: half precision, matrices the other way round, two files and an index.
+TEST(LoadWeights, AModelOfPythonComesInAndGoesBack) {
+  const std::string python = COHORT_SOURCE_DIR "/.venv/bin/python3";
+  if (std::system((python + " -c 'import numpy, safetensors.numpy' 2>/dev/null").c_str()) != 0)
+    GTEST_SKIP() << "no safetensors and numpy in .venv";
+  ScratchFolder folder;
+  put(folder / "hub.py", R"(
+import json, sys
+import numpy
+from safetensors.numpy import load_file, save_file
+folder = sys.argv[1]
+def values(*shape):
+    return (numpy.arange(numpy.prod(shape)).reshape(shape) / 8).astype("float16")
+parts = {"model-1.safetensors": {"transformer.wte.weight": values(5, 3), "transformer.attn.bias": values(1)},
+         "model-2.safetensors": {"transformer.c_attn.weight": values(3, 4), "transformer.c_attn.bias": values(4)}}
+if sys.argv[2] == "make":
+    for file, tensors in parts.items():
+        save_file(tensors, f"{folder}/{file}", metadata={"format": "pt"})
+    names = {name: file for file, tensors in parts.items() for name in tensors}
+    json.dump({"metadata": {}, "weight_map": names}, open(f"{folder}/model.safetensors.index.json", "w"))
+else:
+    loaded = load_file(f"{folder}/out.safetensors")
+    for tensors in parts.values():
+        for name, tensor in tensors.items():
+            if name != "transformer.attn.bias":
+                assert loaded[name].dtype == "float16" and (loaded[name] == tensor).all(), name
+)");
+  const auto run = [&](const char* what) {
+    return std::system(fmt::format("{} {} {} {}", python, (folder / "hub.py").string(),
+                                   folder.path().string(), what)
+                           .c_str());
+  };
+  ASSERT_EQ(run("make"), 0);
+  TiedModule net;
+  EXPECT_THAT(load_weights(net, folder.path(), {.mapping = hub_mapping(), .convert = true}),
+              IsEmpty());
+  EXPECT_EQ(net.qkv->weight[1][0].item<float>(), 1.f / 8);  // the file's [0][1]
+  WeightMapping back = hub_mapping();
+  back.rename.push_back({"lm_head.weight", "head"});
+  save_weights(net, folder / "out.safetensors", {.mapping = back, .type = torch::kFloat16});
+  EXPECT_EQ(run("check"), 0);
 }
 
 // Names like a checkpoint's part say nothing: hubs have models whose tensors are all "model.*".

@@ -32,6 +32,9 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
   virtual std::int64_t size() const = 0;
+  // Whether samples are best asked for in ascending order: a training then takes them in the
+  // source's own order, whatever FitOptions::shuffle says.
+  virtual bool is_sequential() const { return false; }
 
   // The samples at `indices`, in that order, as one batch with a row for each (InvalidInput
   // otherwise). Augmentation depends on (key.seed, key.epoch, index) only: a sample is the same

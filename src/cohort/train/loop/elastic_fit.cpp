@@ -124,7 +124,7 @@ membership::LedgerPlan ElasticFit::ledger_plan() const {
           .batch = inputs.trainer_options.batch_size,
           .shards = loop_->trainer().shards(),
           .seed = inputs.trainer_options.seed,
-          .shuffle = inputs.options.shuffle,
+          .shuffle = inputs.options.shuffle && !inputs.data->is_sequential(),
           .steps_per_epoch = loop_->callback_state().steps_per_epoch};
 }
 

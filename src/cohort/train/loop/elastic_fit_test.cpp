@@ -11,6 +11,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/membership/ledger/ledger.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
+#include "cohort/train/data/image_stream_test.h"
 #include "cohort/train/elastic/elastic_workers_test.h"
 #include "cohort/train/elastic/view_driver.h"
 #include "cohort/train/loop/resume.h"
@@ -199,6 +200,39 @@ TEST(Elastic, ALostWorkerComesBack) {
   lost.get_future().wait();
   job.start(1, plain(), 1);
   expect_undisturbed(job, 3);
+}
+
+// Of a stream each worker has all samples and takes those of its shards.
+FitWorkers::Work streaming(std::vector<std::shared_ptr<Callback>> callbacks = {}) {
+  return [=](Context& context) {
+    return make_trainer(context).fit(std::make_shared<StreamOf>(small_images(50, false)),
+                                     {.epochs = 3, .callbacks = callbacks, .progress = false});
+  };
+}
+
+TEST(Elastic, ALostWorkerLosesAndRepeatsNoSampleOfAStream) {
+  Context alone = job_of(1);
+  const FitResult expected = streaming()(alone);
+  FitWorkers job(3);
+  std::promise<void> lost;
+  job.start(0, streaming({std::make_shared<AfterStep>(2, [] { throw Killed(); })}));
+  job.start(1, streaming({std::make_shared<AfterStep>(6, [&] {
+              lost.set_value();
+              throw Killed();
+            })}));
+  job.start(2, streaming());
+  lost.get_future().wait();
+  job.start(1, streaming(), 1);
+  for (const FitResult& result : job.finish()) {
+    EXPECT_EQ(result.weights, expected.weights);
+    EXPECT_EQ(result.step, 12);
+  }
+  const auto ledger = membership::read_ledger(job.folder() / "ledger");
+  EXPECT_FALSE(ledger.plan.shuffle);
+  const auto report = membership::verify(ledger);
+  EXPECT_THAT(report.problems, ::testing::IsEmpty());
+  ASSERT_EQ(report.epochs.size(), 3u);
+  for (const auto& epoch : report.epochs) EXPECT_EQ(epoch.samples, 50);
 }
 
 struct StopAfter : Callback {

@@ -19,7 +19,7 @@ BatchPlan plan_of(const FitInputs& inputs, int shards) {
                     .global_batch = inputs.trainer_options.batch_size,
                     .shards = shards,
                     .seed = inputs.trainer_options.seed,
-                    .shuffle = inputs.options.shuffle});
+                    .shuffle = inputs.options.shuffle && !inputs.data->is_sequential()});
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ std::uint32_t checksum_of_some(const SampleSource& data, std::uint64_t seed) {
   std::vector<std::int64_t> indices;
   const std::int64_t count = std::min(kComparedSamples, data.size());
   for (std::int64_t i = 0; i < count; ++i)
-    indices.push_back(count == 1 ? 0 : i * (data.size() - 1) / (count - 1));
+    indices.push_back(count == 1 || data.is_sequential() ? i : i * (data.size() - 1) / (count - 1));
   std::uint32_t sum = 0;
   for (const torch::Tensor& tensor : data.load(indices, {.seed = seed, .epoch = 0}).tensors())
     sum = checksum(tensor, sum);
