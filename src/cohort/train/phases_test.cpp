@@ -8,6 +8,7 @@
 #include "cohort/train/callbacks/learning_rate_schedules.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
 #include "cohort/train/elastic/elastic_workers_test.h"
+#include "cohort/train/metrics/classification.h"
 #include "cohort/train/training_fixture_test.h"
 
 namespace cohort::train {
@@ -226,7 +227,9 @@ TEST(Phases, AreRefusedWhereTheyDoNotFit) {
   EXPECT_THAT(refusal({good[0], phases_of(other)[1]}),
               HasSubstr("6 of the optimizer's 6 parameters of phase 'generator' are not of the "
                         "model"));
-  EXPECT_THAT(refusal(good, {.metrics = {{"loss_critic", accuracy().sum}}}),
+  Metric metric = accuracy();
+  metric.name = "loss_critic";
+  EXPECT_THAT(refusal(good, {.metrics = {metric}}),
               HasSubstr("metric 'loss_critic' has a name that the Trainer uses itself"));
   context.leave();
 }

@@ -45,6 +45,7 @@ struct Trainer::State {
   std::vector<std::unique_ptr<ReplicaTrainer>> replicas;
   ElasticSync* elastic_sync = nullptr;  // of the one replica, in an elastic job
   Position position;
+  std::map<std::string, torch::Tensor> metric_tensors = {};  // of the last evaluate()
   std::mutex making;
 
   // On every local replica. The strategy computes with a fixed number of threads, for the same
@@ -137,7 +138,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
   check_phases(state.phases, state.model.module(), state.options.metrics);
   state.syncs.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
   state.replicas.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
-  state.position.sums = Sums(state.options.metrics.size(), state.phases.size());
+  state.position.sums = Sums(state.options.metrics, state.phases.size());
 }
 
 Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
@@ -163,6 +164,7 @@ FitResult Trainer::fit(SourcePtr data, FitOptions options) {
   check(options, *data, state.options.batch_size);
   if (options.fast_dev_run) options = one_step_of(std::move(options), state.position.step);
   const auto callbacks = callbacks_in_order(options.callbacks, options.progress);
+  const std::size_t changing = gradient_callbacks(callbacks);
   const nlohmann::json agreed = agreed_values(state.options, options, *data);
   FitControl control;
   FitResult result;
@@ -176,7 +178,12 @@ FitResult Trainer::fit(SourcePtr data, FitOptions options) {
                            .callbacks = replica.local == 0
                                             ? std::span<const std::shared_ptr<Callback>>(callbacks)
                                             : std::span<const std::shared_ptr<Callback>>(),
-                           .control = control};
+                           .control = control,
+                           .changes_gradients = changing > 0};
+    expect(
+        changing == 0 || replica.servers == nullptr,
+        fmt::format("{} GradientCallbacks do not go with the strategy parameter_server", changing),
+        "Servers make the update: use multi_worker_mirrored, or another event.");
     const bool members_change = state.elastic_sync && !state.elastic_sync->members_are_final();
     FitResult mine =
         members_change ? state.fit_elastic(sync, inputs) : state.fit_fixed(sync, inputs);
@@ -224,6 +231,7 @@ FitResult Trainer::State::fit_elastic(ReplicaSync& sync, const FitInputs& inputs
     if (initial) {
       restore_module(model.module(), *initial);
       for (const Phase& phase : phases) phase.optimizer->state().clear();
+      if (replicas.front()) replicas.front()->average().set_updates(0);
     } else {
       initial.emplace(capture_module(model.module()));
       for (auto& [name, tensor] : *initial) tensor = tensor.clone();
@@ -261,8 +269,10 @@ Logs Trainer::evaluate(SourcePtr data, std::int64_t batch_size) {
   state.run("evaluate()", [&](const parallel::Replica& replica) {
     ReplicaTrainer& part = state.part_of(replica, state.default_shards());
     part.sync().evaluation->refresh();
-    Logs mine = part.evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
-    if (replica.local == 0) logs = std::move(mine);
+    Evaluated mine = part.evaluate(*data, batch_size > 0 ? batch_size : state.options.batch_size);
+    if (replica.local != 0) return;
+    logs = std::move(mine.logs);
+    state.metric_tensors = std::move(mine.tensors);
   });
   return logs;
 }
@@ -283,6 +293,17 @@ torch::Tensor Trainer::predict(SourcePtr data, Prediction prediction, std::int64
     if (replica.local == 0) outputs = mine;
   });
   return outputs;
+}
+
+const std::map<std::string, torch::Tensor>& Trainer::metric_tensors() const {
+  return state_->metric_tensors;
+}
+
+void Trainer::apply_average() {
+  State& state = *state_;
+  state.run("apply_average()", [&](const parallel::Replica& replica) {
+    state.part_of(replica, state.default_shards()).average().apply();
+  });
 }
 
 const Model& Trainer::model() const { return state_->model; }

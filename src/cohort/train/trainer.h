@@ -3,6 +3,7 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,6 +64,11 @@ class Trainer {
 
   // "loss" and the metrics over the whole data set: every sample counts once.
   Logs evaluate(SourcePtr data, std::int64_t batch_size = 0);
+  // What metrics made of the last evaluate() that is no number: confusion_matrix().
+  const std::map<std::string, torch::Tensor>& metric_tensors() const;
+
+  // The model gets the averaged weights (TrainerOptions::ema), to be saved or trained further.
+  void apply_average();
 
   // The model's outputs for all samples, in their order, on every worker (on the CPU).
   torch::Tensor predict(SourcePtr data, std::int64_t batch_size = 0);

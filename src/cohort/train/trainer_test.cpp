@@ -13,6 +13,7 @@
 #include "cohort/train/checkpoint/checkpoint.h"
 #include "cohort/train/checkpoint/load_weights.h"
 #include "cohort/train/checkpoint/module_state.h"
+#include "cohort/train/metrics/classification.h"
 #include "cohort/train/training_fixture_test.h"
 
 namespace cohort::train {

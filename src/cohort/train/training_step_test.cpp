@@ -9,6 +9,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/train/metrics/classification.h"
 #include "cohort/train/plain_net_test.h"
 #include "cohort/train/ragged_fixture_test.h"
 

@@ -43,8 +43,16 @@ class Callback {
   virtual void on_train_begin(FitState&) {}
   virtual void on_epoch_begin(FitState&) {}
   virtual void on_step_begin(FitState&) {}  // what it asks for is heeded at the step's end
-  virtual void on_step_end(FitState&) {}    // fit.logs: of this step
-  virtual void on_epoch_end(FitState&) {}   // fit.logs: of the epoch, validation included
+  // The update is made and the weights are the next step's; fit.logs: of this step. Only to be read:
+  // other replicas of the process do not call it. At most once a step, also in an elastic job.
+  virtual void on_after_update(FitState&) {}
+  virtual void on_step_end(FitState&) {}  // fit.logs: of this step
+  // Around each validation, within the step or before the end of the epoch that it belongs to; of
+  // parameter servers' workers on worker 0 alone. At its end fit.logs and fit.tensors have the val_
+  // values beside those of the step or the epoch.
+  virtual void on_validation_begin(FitState&) {}
+  virtual void on_validation_end(FitState&) {}
+  virtual void on_epoch_end(FitState&) {}  // fit.logs: of the epoch, validation included
   virtual void on_train_end(FitState&) {}
   // In an elastic job workers came or went; fit.view and fit.view_reason say which and why. This
   // worker may have become the chief, or be it no longer. Must not call collectives.
@@ -57,6 +65,26 @@ class Callback {
   virtual std::string state_name() const { return {}; }
   virtual nlohmann::json save_state() const;
   virtual void load_state(const nlohmann::json&) {}
+};
+
+// A callback that sees, and may change, the gradients: they are reduced, averaged, and of f16
+// unscaled; clipping comes after, and so bounds what is made of them. fit.model()'s parameters have
+// them as grad(); fit.optimizer() is the one that is about to update, fit.phase its phase.
+//
+//   struct Noise : cohort::GradientCallback {
+//     void on_before_update(cohort::FitState& fit) override {
+//       for (auto& p : fit.model().parameters()) p.mutable_grad().mul_(0.9);
+//     }
+//   };
+//
+// Every worker is called with the same gradients and must make the same of them (draw random numbers
+// from fit.step, not from a generator of the process). Where a process has several replicas, the
+// gradients of worker 0's first are then given to all. All workers need the same number of such
+// callbacks. Not called where a step has nothing to update by (weight 0, or f16 gradients that are
+// not finite). Refused with parameter servers, which make the update themselves.
+class GradientCallback : public Callback {
+ public:
+  virtual void on_before_update(FitState& fit) = 0;
 };
 
 // The callbacks that have state, each with the name that it is saved under: "name", and for further

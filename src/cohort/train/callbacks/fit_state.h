@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 
@@ -42,7 +43,11 @@ class FitState {
 
   // Loss and metrics of the step or epoch that has just ended, and what callbacks add.
   Logs logs;
-  Logs running;                    // loss and metrics of the epoch so far
+  Logs running;  // loss and metrics of the epoch so far
+  // What metrics make that is no number (confusion_matrix), by name: of the epoch at its end, and of
+  // the last validation, whose names begin with val_.
+  std::map<std::string, torch::Tensor> tensors;
+  std::string phase;               // in on_before_update: which of several is updated
   std::string weights;             // at the end: SHA-256 of all parameters and buffers
   double samples_per_second = 0;   // since the epoch began
   double communication_share = 0;  // of the time since fit() began, spent waiting for other workers

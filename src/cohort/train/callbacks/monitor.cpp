@@ -5,17 +5,25 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <vector>
 
 #include "cohort/base/error.h"
 
 namespace cohort::train {
 
+bool larger_is_better(const std::string& name) {
+  std::istringstream words(name);
+  for (std::string word; std::getline(words, word, '_');)
+    for (const char* good : {"accuracy", "auc", "f1", "precision", "recall"})
+      if (word == good) return true;
+  return name.find("accuracy") != std::string::npos;
+}
+
 Monitor::Monitor(Watch watch)
     : watch_(std::move(watch)),
       larger_(watch_.better == Watch::Better::larger ||
-              (watch_.better == Watch::Better::by_name &&
-               watch_.name.find("accuracy") != std::string::npos)),
+              (watch_.better == Watch::Better::by_name && larger_is_better(watch_.name))),
       best_(larger_ ? -std::numeric_limits<double>::infinity()
                     : std::numeric_limits<double>::infinity()) {}
 

@@ -10,11 +10,14 @@ namespace cohort::train {
 
 // Which number of an epoch's logs is watched, and which way is better.
 struct Watch {
-  enum class Better { by_name, smaller, larger };  // by_name: larger for names with "accuracy"
+  enum class Better { by_name, smaller, larger };  // by_name: as larger_is_better()
   std::string name = "val_loss";
   Better better = Better::by_name;
   double min_delta = 0;  // less than this is no improvement
 };
+
+// Whether a word of the name (between underscores) is accuracy, auc, f1, precision or recall.
+bool larger_is_better(const std::string& name);
 
 // The best value so far and how long ago it was. Thread-compatible.
 class Monitor {

@@ -31,23 +31,6 @@ void expect_part_name(const std::string& name) {
                        {.advice = "Give it a name without a dot."});
 }
 
-void add_tensors(Checkpoint& checkpoint, const std::string& name, const TensorMap& tensors) {
-  expect_part_name(name);
-  for (const auto& [key, tensor] : tensors)
-    if (!checkpoint.tensors.emplace(name + "." + key, tensor).second)
-      throw InvalidInput(fmt::format("the checkpoint has a part '{}' already", name));
-}
-
-TensorMap tensors_of(const Checkpoint& checkpoint, const std::string& name) {
-  expect_part_name(name);
-  const std::string prefix = name + ".";
-  TensorMap part;
-  for (auto item = checkpoint.tensors.lower_bound(prefix);
-       item != checkpoint.tensors.end() && item->first.starts_with(prefix); ++item)
-    part.emplace(item->first.substr(prefix.size()), item->second);
-  return part;
-}
-
 // What a checkpoint's JSON says.
 struct Description {
   TrainingState state;
@@ -150,6 +133,23 @@ Checkpoint load_described(const fs::path& path, Description description) {
 }
 
 }  // namespace
+
+void add_tensors(Checkpoint& checkpoint, const std::string& name, const TensorMap& tensors) {
+  expect_part_name(name);
+  for (const auto& [key, tensor] : tensors)
+    if (!checkpoint.tensors.emplace(name + "." + key, tensor).second)
+      throw InvalidInput(fmt::format("the checkpoint has a part '{}' already", name));
+}
+
+TensorMap tensors_of(const Checkpoint& checkpoint, const std::string& name) {
+  expect_part_name(name);
+  const std::string prefix = name + ".";
+  TensorMap part;
+  for (auto item = checkpoint.tensors.lower_bound(prefix);
+       item != checkpoint.tensors.end() && item->first.starts_with(prefix); ++item)
+    part.emplace(item->first.substr(prefix.size()), item->second);
+  return part;
+}
 
 void add_module(Checkpoint& checkpoint, const std::string& name, const torch::nn::Module& module) {
   add_tensors(checkpoint, name, capture_module(module));

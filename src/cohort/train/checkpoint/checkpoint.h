@@ -41,6 +41,9 @@ void add_module(Checkpoint& checkpoint, const std::string& name, const torch::nn
 void add_optimizer(Checkpoint& checkpoint, const std::string& name,
                    const torch::optim::Optimizer& optimizer, const ParameterNames& names);
 
+void add_tensors(Checkpoint& checkpoint, const std::string& name, const TensorMap& tensors);
+TensorMap tensors_of(const Checkpoint& checkpoint, const std::string& name);  // none: not saved
+
 // Raw bytes in any number of pieces, by a name that may have dots; "<name>.<key>.<number>".
 using NamedPieces = std::map<std::string, std::vector<std::string>>;
 void add_pieces(Checkpoint& checkpoint, const std::string& name, const NamedPieces& pieces);

@@ -143,11 +143,12 @@ void ElasticFit::apply_snapshot(const nlohmann::json& snapshot) {
 
 // `told` is there; the tensors are put into their places when they are.
 void ElasticFit::take_state(const nlohmann::json& told) {
-  sync_.transfer().on_tensors([this, state = training_state_from(told.at("state")),
-                               rate = told.at("learning_rate").get<double>()](TensorMap tensors) {
-    restore_tensors(loop_->trainer(), {.state = state, .tensors = std::move(tensors)});
-    loop_->trainer().learning_rate().apply(rate);
-  });
+  sync_.transfer().on_tensors(
+      [this, state = training_state_from(told.at("state")),
+       rates = told.at("learning_rates").get<std::vector<double>>()](TensorMap tensors) {
+        restore_tensors(loop_->trainer(), {.state = state, .tensors = std::move(tensors)});
+        loop_->trainer().learning_rate().apply(rates);
+      });
   apply_snapshot(told);
 }
 

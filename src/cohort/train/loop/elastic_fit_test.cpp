@@ -14,6 +14,8 @@
 #include "cohort/train/elastic/elastic_workers_test.h"
 #include "cohort/train/elastic/view_driver.h"
 #include "cohort/train/loop/resume.h"
+#include "cohort/train/metrics/classification.h"
+#include "cohort/train/metrics/means.h"
 #include "cohort/train/plain_net_test.h"
 #include "cohort/train/training_fixture_test.h"
 
@@ -26,7 +28,12 @@ using elastic::testing::ElasticWorkers;
 using elastic::testing::Killed;
 
 constexpr int kMost = 4;
-const TrainerOptions kOptions{.batch_size = 16, .virtual_shards = kMost};
+// Validation measures averaged weights, which a newcomer must have too; metrics of both kinds.
+const TrainerOptions kOptions{
+    .batch_size = 16,
+    .virtual_shards = kMost,
+    .metrics = {f1_score({.classes = 3, .average = Average::macro}), perplexity()},
+    .ema = {.decay = 0.9}};
 
 // An elastic job whose workers return what fit() did.
 class FitWorkers : public ElasticWorkers {
@@ -66,6 +73,14 @@ struct AfterStep : Callback {
   std::function<void()> act;
 };
 
+// Changes each update in a way of its own.
+struct TiltByStep : GradientCallback {
+  void on_before_update(FitState& fit) override {
+    for (torch::Tensor& parameter : fit.model().parameters())
+      parameter.mutable_grad().mul_(1 + 0.01 * static_cast<double>(fit.step));
+  }
+};
+
 Trainer make_trainer(Context& context) {
   static std::mutex making;  // values are drawn from the one generator
   std::unique_lock lock(making);
@@ -81,6 +96,7 @@ FitResult train(Context& context, FitOptions fit = {}) {
   fit.epochs = 4;
   fit.progress = false;
   fit.validation = small_images(20, false);
+  fit.callbacks.push_back(std::make_shared<TiltByStep>());
   return make_trainer(context).fit(small_images(50, false), fit);
 }
 

@@ -49,7 +49,11 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, FitInputs inputs, Position position,
   init_callback_state();
   show_position();
   set_group();
+  if (inputs_.changes_gradients)
+    trainer_.set_before_update([this](std::size_t phase) { before_update(phase); });
 }
+
+FitLoop::~FitLoop() { trainer_.set_before_update({}); }
 
 void FitLoop::init_callback_state() {
   FitState& state = callback_state_;
@@ -254,6 +258,7 @@ void FitLoop::run_step() {
   callback_state_.samples_trained += info.samples;
   clock_.add_step(info.samples);
   show_step(step);
+  call_callbacks(&Callback::on_after_update);
   position_.next = FitStage::step_end;
 }
 
@@ -273,7 +278,7 @@ std::chrono::nanoseconds FitLoop::waited() const { return trainer_.sync().waited
 void FitLoop::end_step() {
   if (validation_is_due()) {
     trainer_.sync().steps->broadcast_buffers();
-    callback_state_.logs.merge(validate());
+    validate();
   }
   call_callbacks(&Callback::on_step_end);
   if (position_.may_request) follow_requests();
@@ -286,17 +291,17 @@ void FitLoop::end_epoch() {
   ReplicaSync& sync = trainer_.sync();
   sync.steps->broadcast_buffers();
   const bool validates = sync.evaluation->validates();
-  Logs logs = trainer_.logs(position_.sums);
-  if (inputs_.options.validation && validates) logs.merge(validate());
+  Logs& logs = callback_state_.logs = trainer_.logs(position_.sums);
   logs["lr"] = trainer_.learning_rate().get();
   const std::vector<std::string> phases = trainer_.phase_names();
   for (std::size_t i = 0; i < phases.size(); ++i)
     logs["lr_" + phases[i]] = trainer_.learning_rate().of(i);
+  callback_state_.tensors = position_.sums.tensors(inputs_.trainer_options.metrics);
   callback_state_.validated_elsewhere_ = inputs_.options.validation && !validates;
   callback_state_.exact_.clear();
   for (const auto& [name, value] : logs) callback_state_.exact_.insert(name);
+  if (inputs_.options.validation && validates) validate();
   sync.evaluation->add_logs(logs);
-  callback_state_.logs = std::move(logs);
   clock_.show_elapsed(callback_state_);
   // A checkpoint made by a callback goes on with the next epoch.
   ++position_.epoch;
@@ -315,11 +320,30 @@ void FitLoop::end_training() {
   position_.next = FitStage::over;
 }
 
-Logs FitLoop::validate() {
+void FitLoop::before_update(std::size_t phase) {
+  FitState& state = callback_state_;
+  const std::vector<std::string> names = trainer_.phase_names();
+  state.phase = names.empty() ? "" : names[phase];
+  state.optimizer_ = &trainer_.optimizer(phase);
+  for (const auto& callback : inputs_.callbacks)
+    if (auto* changes = dynamic_cast<GradientCallback*>(callback.get()))
+      changes->on_before_update(state);
+  state.optimizer_ = &trainer_.optimizer();
+  if (inputs_.strategy.local_replicas() > 1) trainer_.broadcast_gradients(phase);
+}
+
+// The values join those of the step or the epoch.
+void FitLoop::validate() {
   const FitOptions& options = inputs_.options;
   const std::int64_t batch = options.validation_batch_size > 0 ? options.validation_batch_size
                                                                : inputs_.trainer_options.batch_size;
-  return trainer_.evaluate(*options.validation, batch, "val_", options.fast_dev_run ? 1 : 0);
+  call_callbacks(&Callback::on_validation_begin);
+  Evaluated found =
+      trainer_.evaluate(*options.validation, batch, "val_", options.fast_dev_run ? 1 : 0);
+  for (const auto& [name, value] : found.logs) callback_state_.exact_.insert(name);
+  callback_state_.logs.merge(found.logs);
+  for (auto& [name, tensor] : found.tensors) callback_state_.tensors[name] = tensor;
+  call_callbacks(&Callback::on_validation_end);
 }
 
 void FitLoop::call(void (Callback::*event)(FitState&)) {
@@ -335,7 +359,7 @@ void FitLoop::call_callbacks(void (Callback::*event)(FitState&)) {
 // worker 0's values. The learning rate is the own process's.
 void FitLoop::follow_requests() {
   const parallel::Replica& replica = trainer_.replica();
-  if (replica.local == 0) inputs_.control.learning_rate = trainer_.learning_rate().get();
+  if (replica.local == 0) inputs_.control.set_rates(trainer_.learning_rate().rates());
   const AgreedRequests agreed =
       trainer_.sync().agreement->agree_on_requests(callback_state_.requests_);
   callback_state_.requests_.broadcast = false;
@@ -345,8 +369,8 @@ void FitLoop::follow_requests() {
     callback_state_.interrupt(kElsewhere);
   else if (agreed.stop)
     callback_state_.stop(kElsewhere);
-  if (replica.local != 0) trainer_.learning_rate().apply(inputs_.control.learning_rate);
-  if (agreed.broadcast) trainer_.sync().broadcast_from_first();
+  if (replica.local != 0) trainer_.learning_rate().apply(inputs_.control.rates());
+  if (agreed.broadcast) trainer_.broadcast_from_first();
 }
 
 nlohmann::json FitLoop::snapshot(const TrainingState& state) const {
@@ -355,7 +379,7 @@ nlohmann::json FitLoop::snapshot(const TrainingState& state) const {
           {"may_request", position_.may_request},
           {"stop_reason", callback_state_.stop_reason()},
           {"state", to_json(state)},
-          {"learning_rate", trainer_.learning_rate().get()},
+          {"learning_rates", trainer_.learning_rate().rates()},
           {"logs", callback_state_.logs},
           {"running", callback_state_.running},
           {"weights", callback_state_.weights},
@@ -375,20 +399,20 @@ void FitLoop::apply_snapshot(const nlohmann::json& snapshot) {
   snapshot.at("weights").get_to(callback_state_.weights);
   snapshot.at("history").get_to(history_);
   snapshot.at("samples_trained").get_to(callback_state_.samples_trained);
-  trainer_.learning_rate().apply(snapshot.at("learning_rate").get<double>());
+  trainer_.learning_rate().apply(snapshot.at("learning_rates").get<std::vector<double>>());
   steps_done_ = position_.step;
   show_position();
 }
 
 void FitLoop::join() {
-  const double rate = trainer_.learning_rate().get();
+  const std::vector<double> rates = trainer_.learning_rate().rates();
   callback_state_.joined = true;
   call_callbacks(&Callback::on_train_begin);
   clock_.begin_epoch();
   if (position_.next == FitStage::step || position_.next == FitStage::step_end)
     call_callbacks(&Callback::on_epoch_begin);
   callback_state_.requests_.broadcast = false;  // everything is worker 0's already
-  trainer_.learning_rate().apply(rate);
+  trainer_.learning_rate().apply(rates);
   log::info("this worker joined at step {}", position_.step);
 }
 

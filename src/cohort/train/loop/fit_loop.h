@@ -1,10 +1,12 @@
 #pragma once
 
-#include <atomic>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cohort/train/callbacks/callback.h"
 #include "cohort/train/callbacks/fit_state.h"
@@ -19,8 +21,20 @@ namespace cohort::train {
 
 // What the callbacks of a process decided, for its replicas to follow. Written by the first between
 // two collectives, read by the others after the second; an older value is replaced by the next.
-struct FitControl {
-  std::atomic<double> learning_rate = 0;
+class FitControl {
+ public:
+  void set_rates(std::vector<double> rates) {
+    const std::scoped_lock lock(mutex_);
+    rates_ = std::move(rates);
+  }
+  std::vector<double> rates() const {
+    const std::scoped_lock lock(mutex_);
+    return rates_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<double> rates_;  // of all parameter groups
 };
 
 // What a fit() is given. Everything lent must outlive the FitLoop.
@@ -32,6 +46,7 @@ struct FitInputs {
   // In the order in which they are called; empty on replicas that are not their process's first.
   std::span<const std::shared_ptr<Callback>> callbacks;
   FitControl& control;
+  bool changes_gradients = false;  // there are GradientCallbacks, on this replica or another
 };
 
 // One replica's fit(): epochs of steps, validation, and on the first replica of the process the
@@ -46,6 +61,9 @@ class FitLoop {
   // `steps_done`: where this replica stands, at `position` or, in a process that was started anew,
   // behind it.
   FitLoop(ReplicaTrainer& trainer, FitInputs inputs, Position position, std::int64_t steps_done);
+  ~FitLoop();
+  FitLoop(const FitLoop&) = delete;
+  FitLoop& operator=(const FitLoop&) = delete;
 
   // Before run(): an earlier process had ended this training here.
   void stop_as_before(const std::string& why);
@@ -84,7 +102,8 @@ class FitLoop {
   void end_training();
   void catch_up();
   FitStage after_step() const;
-  Logs validate();
+  void validate();
+  void before_update(std::size_t phase);
   void call(void (Callback::*event)(FitState&));
   void follow_requests();
   void show_position();

@@ -1,53 +1,168 @@
 #include "cohort/train/loop/measured_sums.h"
 
+#include <cmath>
+#include <tuple>
 #include <utility>
+
+#include "cohort/base/error.h"
+#include "cohort/train/checkpoint/safetensors_layout.h"
 
 namespace cohort::train {
 namespace {
 
-// As doubles, which hold every value of the types that losses and metrics have.
-std::vector<double> read_all(const std::vector<torch::Tensor>& scalars) {
-  std::vector<double> values;
-  values.reserve(scalars.size());
-  std::vector<torch::Tensor> on_device;
-  for (const torch::Tensor& scalar : scalars)
-    if (!scalar.is_cpu()) on_device.push_back(scalar.detach().reshape({}).to(torch::kFloat64));
-  torch::Tensor copied;  // in one copy, which waits for the device once
-  if (!on_device.empty()) copied = torch::stack(on_device).cpu();
-  std::int64_t next = 0;
-  for (const torch::Tensor& scalar : scalars)
-    values.push_back(scalar.is_cpu() ? scalar.item<double>() : copied.data_ptr<double>()[next++]);
-  return values;
+// How far a metric of a batch may be from that of its two halves: reduced precision rounds.
+constexpr double kSumTolerance = 0.05;
+
+// All elements of the tensors in their order, as doubles, which hold every value of the types that
+// losses and metrics have.
+class Reading {
+ public:
+  explicit Reading(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
+    std::vector<torch::Tensor> on_device;
+    for (const torch::Tensor& tensor : tensors_)
+      if (!tensor.is_cpu()) on_device.push_back(flat(tensor));
+    if (!on_device.empty()) copied_ = torch::cat(on_device).cpu();  // waits for the device once
+  }
+
+  // Of the next tensor: calls `use` with each element.
+  template <typename Use>
+  void next(Use&& use) {
+    const torch::Tensor& tensor = tensors_[tensor_++];
+    if (tensor.is_cpu() && tensor.numel() == 1) return use(tensor.item<double>());
+    const torch::Tensor here = tensor.is_cpu() ? flat(tensor) : copied_;
+    const std::int64_t first =
+        tensor.is_cpu() ? 0 : std::exchange(offset_, offset_ + tensor.numel());
+    const double* from = here.data_ptr<double>() + first;
+    for (std::int64_t i = 0; i < tensor.numel(); ++i) use(from[i]);
+  }
+
+ private:
+  static torch::Tensor flat(const torch::Tensor& tensor) {
+    return tensor.detach().reshape({-1}).to(torch::kFloat64).contiguous();
+  }
+  std::vector<torch::Tensor> tensors_;
+  torch::Tensor copied_;
+  std::size_t tensor_ = 0;
+  std::int64_t offset_ = 0;
+};
+
+torch::Tensor weight_of(const Loss& loss) {
+  const auto& number = loss.weight.number();
+  return number ? torch::scalar_tensor(*number, torch::kFloat64) : loss.weight.tensor();
 }
 
 }  // namespace
 
+MeasuredSums::MeasuredSums(std::vector<Metric> metrics)
+    : metrics_(std::move(metrics)), none_(metrics_), is_sum_(metrics_.size()) {}
+
+void MeasuredSums::clear(What what, CountsIn where) {
+  items_.clear();
+  what_ = what;
+  counts_in_ = where;
+}
+
+void MeasuredSums::add(const Loss& loss, std::int64_t samples) {
+  torch::NoGradGuard no_gradients;
+  Item& item = items_.back();
+  item.samples += static_cast<double>(samples);
+  Loss measured = loss;
+  measured.mean = loss.mean.detach();
+  measured.output = loss.output.defined() ? loss.output.detach() : loss.output;
+  if (!loss.weight.is_set()) measured.weight = samples;
+  std::vector<torch::Tensor> values{measured.mean};
+  auto& whole = (counts_in_ == CountsIn::each_item ? item : items_.front()).counts;
+  std::size_t next_count = 0;
+  for (std::size_t i = 0; i < (what_ == What::all ? metrics_.size() : 0); ++i) {
+    const Metric& metric = metrics_[i];
+    if (!metric.stateful) {
+      expect_output_and_target(metric.name, measured);
+      values.push_back(sum_of(i, measured, samples));
+      values.push_back(
+          torch::scalar_tensor(static_cast<double>(measured.target.size(0)), torch::kFloat64));
+    } else if (torch::Tensor state = state_of(metric, measured); !metric.keeps_counts()) {
+      values.push_back(std::move(state));
+    } else if (const std::size_t place = next_count++; place < whole.size()) {
+      whole[place].add_(state);
+    } else {
+      whole.push_back(state.to(torch::kInt64, /*non_blocking=*/false, /*copy=*/true));
+    }
+  }
+  values.push_back(weight_of(measured));
+  item.batches.push_back(std::move(values));
+}
+
+torch::Tensor MeasuredSums::state_of(const Metric& metric, const Loss& loss) const {
+  torch::Tensor state = metric.stateful->measure(loss);
+  const auto size = static_cast<std::int64_t>(metric.stateful->size());
+  if (!state.defined() || state.numel() != size)
+    throw InvalidInput(
+        fmt::format("metric '{}' measured a tensor of shape {}, its state has {} numbers",
+                    metric.name, state.defined() ? shape_text(state.sizes().vec()) : "(none)",
+                    size),
+        {.advice = "Return as many elements as the metric was made with."});
+  if (metric.keeps_counts() && !at::isIntegralType(state.scalar_type(), /*includeBool=*/true))
+    throw InvalidInput(
+        fmt::format("metric '{}' keeps counts, but measured a tensor of type {}", metric.name,
+                    c10::toString(state.scalar_type())),
+        {.advice = "Return whole numbers (torch::kInt64), or make it with State::sums."});
+  return state.reshape({-1});
+}
+
+// The metric's sum over a batch; refused where it is found to be something else.
+torch::Tensor MeasuredSums::sum_of(std::size_t metric, const Loss& loss, std::int64_t samples) {
+  const std::string& name = metrics_[metric].name;
+  const auto sum_over = [&](const torch::Tensor& output, const torch::Tensor& target) {
+    torch::Tensor sum = metrics_[metric].sum(output, target);
+    if (sum.numel() == 1) return sum;
+    throw InvalidInput(fmt::format("metric '{}' gave a tensor of shape {}, not one number", name,
+                                   shape_text(sum.sizes().vec())),
+                       {.advice = "Return the sum over the samples of the batch."});
+  };
+  const auto& [output, target] = std::tie(loss.output, loss.target);
+  torch::Tensor sum = sum_over(output, target);
+  const std::int64_t rows = target.size(0), half = rows / 2;
+  if (is_sum_[metric] || half == 0 || output.size(0) != rows) return sum;
+  const auto whole = sum.item<double>();
+  if (whole == 0) return sum;
+  const double parts = sum_over(output.slice(0, 0, half), target.slice(0, 0, half)).item<double>() +
+                       sum_over(output.slice(0, half), target.slice(0, half)).item<double>();
+  if (std::abs(whole - parts) > kSumTolerance * std::max(std::abs(whole), std::abs(parts)))
+    throw InvalidInput(
+        fmt::format("metric '{}' is no sum over samples: {} samples give {:.6g}, their two halves "
+                    "{:.6g} together",
+                    name, samples, whole, parts),
+        {.advice = "Return the sum over the samples of the batch, not their mean; the Trainer "
+                   "divides by their number."});
+  is_sum_[metric] = true;
+  return sum;
+}
+
 std::vector<Sums> MeasuredSums::read() {
   const auto items = std::exchange(items_, {});
-  std::vector<torch::Tensor> scalars;
-  for (const auto& batches : items)
-    for (const Batch& batch : batches) {
-      scalars.push_back(batch.loss);
-      if (batch.weight.tensor().defined()) scalars.push_back(batch.weight.tensor());
-      scalars.insert(scalars.end(), batch.sums.begin(), batch.sums.end());
-    }
-  const std::vector<double> values = read_all(scalars);
-  auto value = values.begin();
+  std::vector<torch::Tensor> tensors;
+  for (const Item& item : items) {
+    for (const auto& batch : item.batches)
+      tensors.insert(tensors.end(), batch.begin(), batch.end());
+    tensors.insert(tensors.end(), item.counts.begin(), item.counts.end());
+  }
+  Reading reading(std::move(tensors));
   std::vector<Sums> result;
-  for (const auto& batches : items) {
-    Sums& item = result.emplace_back(metrics_);
-    for (const Batch& batch : batches) {
-      Sums sums(metrics_);
-      sums.samples = batch.samples;
-      const double loss = *value++;
-      sums.weights[0] = batch.weight.tensor().defined()
-                            ? Weight::checked(*value++)
-                            : batch.weight.number().value_or(batch.samples);
-      // A mean over nothing may be no number.
-      if (sums.weights[0] > 0) sums.values[0] = loss * sums.weights[0];
-      for (std::size_t i = 0; i < metrics_; ++i) sums.values[i + 1] = *value++;
-      item.add(sums);
+  for (const Item& item : items) {
+    Sums& sums = result.emplace_back(none());
+    sums.samples = item.samples;
+    for (const auto& batch : item.batches) {
+      std::vector<double> row;
+      for (std::size_t i = 0; i < batch.size(); ++i)
+        reading.next([&](double value) { row.push_back(value); });
+      const double weight = Weight::checked(row.back());
+      row[0] = weight > 0 ? row[0] * weight : 0;  // the mean of nothing may be NaN
+      for (std::size_t i = 0; i < sums.values.size(); ++i) sums.values[i] += row[i];
+      sums.weights[0] += weight;
     }
+    auto count = sums.counts.begin();
+    for (std::size_t i = 0; i < item.counts.size(); ++i)
+      reading.next([&](double value) { *count++ += value; });
   }
   return result;
 }

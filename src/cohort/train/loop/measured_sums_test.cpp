@@ -13,33 +13,36 @@ std::vector<torch::Device> devices() {
 }
 
 TEST(MeasuredSums, HaveTheBitsOfReadingEachValueWhenItIsMade) {
+  const auto mean = [](const char* name) {
+    return Metric(name, [](const torch::Tensor& output, const torch::Tensor&) {
+      return output.sum().to(torch::kBFloat16);
+    });
+  };
   for (const torch::Device device : devices()) {
-    MeasuredSums measured(2);
+    const std::vector<Metric> metrics{mean("a"), mean("b")};
+    MeasuredSums measured(metrics);
     std::vector<Sums> expected;
     for (int item = 0; item < 3; ++item) {
       measured.begin_item();
-      expected.emplace_back(2);
+      expected.emplace_back(metrics);
       for (int batch = 0; batch < item; ++batch) {  // the first item has none
-        const auto loss = torch::rand({}, device) / 3;
-        const auto hits =
-            torch::randint(100, {1}, torch::TensorOptions(device).dtype(torch::kLong));
-        const auto half = torch::rand({}, device).to(torch::kBFloat16);
         const double samples = 7 + batch;
-        measured.add({.samples = samples, .loss = loss, .weight = {}, .sums = {hits, half}});
-        Sums sums(2);
+        const auto mean_loss = torch::rand({}, device) / 3;
+        const auto output = torch::rand({7 + batch}, device);
+        const auto weight = torch::rand({}, device);
+        measured.add({.mean = mean_loss, .weight = weight, .output = output, .target = output},
+                     7 + batch);
+        const double sum = output.sum().to(torch::kBFloat16).item<double>();
+        Sums sums(metrics);
         sums.samples = samples;
-        sums.weights = {samples};
-        sums.values = {loss.item<double>() * samples, hits.item<double>(), half.item<double>()};
+        sums.weights = {weight.item<double>()};
+        sums.values = {mean_loss.item<double>() * sums.weights[0], sum, samples, sum, samples};
         expected.back().add(sums);
       }
     }
     const std::vector<Sums> read = measured.read();
     ASSERT_EQ(read.size(), expected.size());
-    for (std::size_t i = 0; i < read.size(); ++i) {
-      EXPECT_EQ(read[i].values, expected[i].values);
-      EXPECT_EQ(read[i].weights, expected[i].weights);
-      EXPECT_EQ(read[i].samples, expected[i].samples);
-    }
+    for (std::size_t i = 0; i < read.size(); ++i) EXPECT_EQ(read[i].row(), expected[i].row());
     EXPECT_TRUE(measured.read().empty());
   }
 }

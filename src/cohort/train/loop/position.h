@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cohort/train/model/metric.h"
+#include "cohort/train/model/sums.h"
 
 namespace cohort::train {
 

@@ -9,15 +9,13 @@
 #include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
 #include "cohort/membership/faults/fault_points.h"
+#include "cohort/parallel/tensors/broadcast_state.h"
 #include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
 #include "cohort/train/options/checks.h"
 
 namespace cohort::train {
 namespace {
-
-// How far a metric of a batch may be from that of its two halves: reduced precision rounds.
-constexpr double kSumTolerance = 0.05;
 
 // Part `i` of `parts` of `all` items: [first, first + count). Sizes differ by at most one.
 std::pair<std::int64_t, std::int64_t> share(std::int64_t all, std::int64_t i, std::int64_t parts) {
@@ -76,7 +74,8 @@ ReplicaTrainer::ReplicaTrainer(ReplicaSync& sync, Model model, const std::vector
       shared_process_(shared_process),
       shards_(options.virtual_shards > 0 && options.deterministic ? options.virtual_shards
                                                                   : sync.replica.size),
-      metric_is_sum_(options.metrics.size()) {
+      measured_(options.metrics),
+      average_(model_.module(), options.ema) {
   if (options.deterministic && replica().device.is_cuda()) {
     at::globalContext().setDeterministicCuDNN(true);
     at::globalContext().setBenchmarkCuDNN(false);
@@ -100,7 +99,26 @@ ReplicaTrainer::ReplicaTrainer(ReplicaSync& sync, Model model, const std::vector
                              .loss_scale = *phases_[i].loss_scale,
                              .options = options_,
                              .shards = shards_,
-                             .none = Sums(i == 0 ? options_.metrics.size() : 0)});
+                             .none = Sums(i == 0 ? options_.metrics : std::vector<Metric>()),
+                             .before_update = [this, i] {
+                               if (before_update_) before_update_(i);
+                             }});
+}
+
+void ReplicaTrainer::broadcast_gradients(std::size_t phase) {
+  parallel::NamedTensors gradients;
+  for (const auto& group : optimizer(phase).param_groups())
+    for (const torch::Tensor& parameter : group.params())
+      if (parameter.grad().defined())
+        gradients.emplace_back(fmt::format("gradient {}", gradients.size()), parameter.grad());
+  parallel::broadcast_parameters(*replica().group, gradients);
+}
+
+void ReplicaTrainer::broadcast_from_first() {
+  sync_.broadcast_from_first();
+  parallel::NamedTensors averages;
+  for (const auto& [name, tensor] : average_.tensors()) averages.emplace_back(name, tensor);
+  if (!averages.empty()) parallel::broadcast_parameters(*replica().group, averages);
 }
 
 // None with parameter servers, which keep all parameters the same everywhere.
@@ -153,14 +171,14 @@ StepResult ReplicaTrainer::step(const StepInfo& info, std::vector<double>& units
     }
   }
   result.sums = std::move(sums);
+  average_.update();
   return result;
 }
 
 StepResult ReplicaTrainer::run_phase(std::size_t number, const StepInfo& info,
                                      const std::function<AnyBatch(int)>& batch_of) {
   TrainedPhase& phase = phases_[number];
-  measured_metrics_ = number == 0 ? options_.metrics.size() : 0;
-  measured_ = MeasuredSums(measured_metrics_);
+  measured_.clear(number == 0 ? MeasuredSums::What::all : MeasuredSums::What::loss);
   StepSync& steps = *phase.sync;
   steps.begin_step(info);
   {
@@ -219,52 +237,7 @@ void ReplicaTrainer::run_micro_batch(TrainedPhase& phase, const StepInfo& info,
     const double number = loss.weight.number().value_or(static_cast<double>(batch.size()));
     if (number > 0) (loss.mean * (number / of * scale)).backward();
   }
-  measure(loss, batch.size());
-}
-
-void ReplicaTrainer::measure(const Loss& loss, std::int64_t samples) {
-  torch::NoGradGuard no_gradients;
-  const torch::Tensor output = loss.output.defined() ? loss.output.detach() : torch::Tensor();
-  std::vector<torch::Tensor> sums;
-  for (std::size_t i = 0; i < measured_metrics_; ++i)
-    sums.push_back(measure(i, output, loss.target));
-  measured_.add({.samples = static_cast<double>(samples),
-                 .loss = loss.mean.detach(),
-                 .weight = loss.weight,
-                 .sums = std::move(sums)});
-}
-
-torch::Tensor ReplicaTrainer::measure(std::size_t metric, const torch::Tensor& output,
-                                      const torch::Tensor& target) {
-  if (!output.defined() || !target.defined())
-    throw InvalidInput(
-        fmt::format("metric '{}' measures the output and the target, and the "
-                    "training step gives {}",
-                    options_.metrics[metric].name, output.defined() ? "no target" : "no output"),
-        {.advice = "Set Loss::output and Loss::target."});
-  const auto sum_of = [&](const torch::Tensor& out, const torch::Tensor& wanted) {
-    torch::Tensor sum = options_.metrics[metric].sum(out, wanted);
-    if (sum.numel() == 1) return sum;
-    throw InvalidInput(fmt::format("metric '{}' gave a tensor of shape {}, not one number",
-                                   options_.metrics[metric].name, shape_text(sum.sizes().vec())),
-                       {.advice = "Return the sum over the samples of the batch."});
-  };
-  torch::Tensor sum = sum_of(output, target);
-  const std::int64_t samples = target.size(0), half = samples / 2;
-  if (metric_is_sum_[metric] || half == 0 || output.size(0) != samples) return sum;
-  const auto whole = sum.item<double>();
-  if (whole == 0) return sum;
-  const double parts = sum_of(output.slice(0, 0, half), target.slice(0, 0, half)).item<double>() +
-                       sum_of(output.slice(0, half), target.slice(0, half)).item<double>();
-  if (std::abs(whole - parts) > kSumTolerance * std::max(std::abs(whole), std::abs(parts)))
-    throw InvalidInput(
-        fmt::format("metric '{}' is no sum over samples: {} samples give {:.6g}, their two halves "
-                    "{:.6g} together",
-                    options_.metrics[metric].name, samples, whole, parts),
-        {.advice = "Return the sum over the samples of the batch, not their mean; the Trainer "
-                   "divides by their number."});
-  metric_is_sum_[metric] = true;
-  return sum;
+  measured_.add(loss, batch.size());
 }
 
 void ReplicaTrainer::check_finite(const StepInfo& info, const TrainedPhase& phase,
@@ -272,37 +245,39 @@ void ReplicaTrainer::check_finite(const StepInfo& info, const TrainedPhase& phas
   if (std::isfinite(sums.values[0])) return;
   const std::string of = phases_.size() > 1 ? fmt::format(" of phase '{}'", phase.name) : "";
   throw Error(
-      fmt::format("the loss{} of step {} is {}", of, info.step, sums.mean(0)),
+      fmt::format("the loss{} of step {} is {}", of, info.step, sums.loss()),
       {.during = fmt::format("epoch {}", info.epoch),
        .advice = "Lower the learning rate, clip gradients (clip_norm), or look at the data."});
 }
 
-Logs ReplicaTrainer::evaluate(const SampleSource& data, std::int64_t batch_size,
-                              const std::string& prefix, std::int64_t limit) {
+Evaluated ReplicaTrainer::evaluate(const SampleSource& data, std::int64_t batch_size,
+                                   const std::string& prefix, std::int64_t limit) {
   torch::NoGradGuard no_gradients;
+  const WeightAverage::Scope averaged(average_);
   model_.module().eval();
   std::int64_t batches = (data.size() + batch_size - 1) / batch_size;
   if (limit > 0) batches = std::min(batches, limit);
   const Range own = sync_.evaluation->share(batches);
-  const std::size_t metrics = options_.metrics.size();
-  if (options_.evaluation_step)
-    return evaluate(options_.evaluation_step, metrics, data, batch_size, own, batches)
-        .logs(options_.metrics, prefix);
+  using What = MeasuredSums::What;
+  if (options_.evaluation_step) {
+    const Sums sums = evaluate(options_.evaluation_step, What::all, data, batch_size, own, batches);
+    return {sums.logs(options_.metrics, prefix), sums.tensors(options_.metrics, prefix)};
+  }
   Sums sums = no_sums();
   for (std::size_t i = 0; i < phases_.size(); ++i) {
     const Sums own_sums =
-        evaluate(phases_[i].step, i == 0 ? metrics : 0, data, batch_size, own, batches);
+        evaluate(phases_[i].step, i == 0 ? What::all : What::loss, data, batch_size, own, batches);
     sums.set_loss(i, own_sums);
     if (i == 0) sums.set_metrics(own_sums);
   }
-  return sums.logs(options_.metrics, prefix, phase_names());
+  return {sums.logs(options_.metrics, prefix, phase_names()),
+          sums.tensors(options_.metrics, prefix)};
 }
 
-Sums ReplicaTrainer::evaluate(const TrainingStep& step, std::size_t metrics,
+Sums ReplicaTrainer::evaluate(const TrainingStep& step, MeasuredSums::What what,
                               const SampleSource& data, std::int64_t batch_size, Range own,
                               std::int64_t batches) {
-  measured_metrics_ = metrics;
-  measured_ = MeasuredSums(metrics);
+  measured_.clear(what, MeasuredSums::CountsIn::first_item);
   for (std::int64_t i = own.begin; i < own.end; ++i) {
     const AnyBatch batch = batch_in_order(data, batch_size, i).to(replica().device);
     const auto random = random_numbers_of(i);
@@ -310,14 +285,15 @@ Sums ReplicaTrainer::evaluate(const TrainingStep& step, std::size_t metrics,
     const Loss loss = step(model_, batch);
     check_loss(loss, false);
     measured_.begin_item();
-    measure(loss, batch.size());
+    measured_.add(loss, batch.size());
   }
-  return sync_.evaluation->add_up(measured_.read(), own.begin, batches, Sums(metrics));
+  return sync_.evaluation->add_up(measured_.read(), own.begin, batches, measured_.none());
 }
 
 torch::Tensor ReplicaTrainer::predict(const SampleSource& data, const Prediction& prediction,
                                       std::int64_t batch_size) {
   torch::NoGradGuard no_gradients;
+  const WeightAverage::Scope averaged(average_);
   model_.module().eval();
   std::int64_t batches = (data.size() + batch_size - 1) / batch_size;
   const Range own = sync_.evaluation->share(batches);

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cohort/parallel/gradients/replica.h"
@@ -17,10 +19,17 @@
 #include "cohort/train/model/model.h"
 #include "cohort/train/model/precision.h"
 #include "cohort/train/model/training_step.h"
+#include "cohort/train/model/weight_average.h"
 #include "cohort/train/options/options.h"
 #include "cohort/train/sync/replica_sync.h"
 
 namespace cohort::train {
+
+// What an evaluation has measured: numbers, and the tensors that metrics make.
+struct Evaluated {
+  Logs logs;
+  std::map<std::string, torch::Tensor> tensors;
+};
 
 // One replica's part of training: its model and optimizers at work on its shards. What it does
 // together with the others is its ReplicaSync's business. Every replica makes the same calls.
@@ -43,14 +52,14 @@ class ReplicaTrainer {
 
   // The logs of `data`, every sample once, the same bits everywhere; names begin with `prefix`.
   // `limit`: at most so many batches; 0: all.
-  Logs evaluate(const SampleSource& data, std::int64_t batch_size, const std::string& prefix = "",
-                std::int64_t limit = 0);
+  Evaluated evaluate(const SampleSource& data, std::int64_t batch_size,
+                     const std::string& prefix = "", std::int64_t limit = 0);
 
   // The outputs for all of `data`, in its order, on the CPU.
   torch::Tensor predict(const SampleSource& data, const Prediction& prediction,
                         std::int64_t batch_size);
 
-  Sums no_sums() const { return Sums(options_.metrics.size(), phases_.size()); }
+  Sums no_sums() const { return Sums(options_.metrics, phases_.size()); }
   Logs logs(const Sums& sums) const;  // of a step or an epoch
 
   const parallel::Replica& replica() const { return sync_.replica; }  // as it is now
@@ -61,6 +70,15 @@ class ReplicaTrainer {
   torch::optim::Optimizer& optimizer(std::size_t phase = 0) { return *phases_[phase].optimizer; }
   LossScale& loss_scale(std::size_t phase = 0) { return *phases_[phase].loss_scale; }
   LearningRate& learning_rate() { return *rate_; }
+  WeightAverage& average() { return average_; }
+
+  // Called in step() before each phase's update; see GradientCallback. Nothing: no call.
+  using BeforeUpdate = std::function<void(std::size_t phase)>;
+  void set_before_update(BeforeUpdate call) { before_update_ = std::move(call); }
+  // Collective: replica 0's gradients of that phase, everywhere.
+  void broadcast_gradients(std::size_t phase);
+  // Collective: all that replica 0 trains, everywhere.
+  void broadcast_from_first();
 
  private:
   struct TrainedPhase {
@@ -78,14 +96,9 @@ class ReplicaTrainer {
   void run_micro_batch(TrainedPhase& phase, const StepInfo& info, const AnyBatch& batch);
   std::vector<torch::Tensor> parameters_without(const torch::optim::Optimizer& optimizer) const;
   // The sums over all replicas' batches; this one has those of `own`.
-  Sums evaluate(const TrainingStep& step, std::size_t metrics, const SampleSource& data,
+  Sums evaluate(const TrainingStep& step, MeasuredSums::What what, const SampleSource& data,
                 std::int64_t batch_size, Range own, std::int64_t batches);
   std::unique_ptr<parallel::RandomScope> random_numbers_of(std::int64_t batch) const;
-  // The loss and the metrics of a batch, for `measured_`.
-  void measure(const Loss& loss, std::int64_t samples);
-  // The metric's sum over a batch; refused where it is found to be something else.
-  torch::Tensor measure(std::size_t metric, const torch::Tensor& output,
-                        const torch::Tensor& target);
   void check_finite(const StepInfo& info, const TrainedPhase& phase, const Sums& sums) const;
 
   ReplicaSync& sync_;
@@ -95,9 +108,9 @@ class ReplicaTrainer {
   int shards_;
   std::vector<TrainedPhase> phases_;
   std::unique_ptr<LearningRate> rate_;
-  std::vector<char> metric_is_sum_;  // seen to be one
-  MeasuredSums measured_{0};         // of the phase or the evaluation under way
-  std::size_t measured_metrics_ = 0;
+  MeasuredSums measured_;  // of the phase or the evaluation under way
+  WeightAverage average_;
+  BeforeUpdate before_update_;
 };
 
 }  // namespace cohort::train

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +18,18 @@ constexpr const char* kModel = "model";
 constexpr const char* kOptimizer = "optimizer";  // of phases: "optimizer_<name>"
 constexpr const char* kTables = "tables";
 constexpr const char* kPhases = "phases";  // their names, in `extra`
+constexpr const char* kAverage = "ema";
+constexpr const char* kAverageUpdates = "ema_updates";
+
+std::string metric_names(const std::vector<Metric>& metrics) {
+  std::vector<std::string> names;
+  for (const Metric& metric : metrics) {
+    const std::vector<std::string> logs = metric.log_names();
+    names.insert(names.end(), logs.begin(), logs.end());
+    if (logs.empty()) names.push_back(metric.name);
+  }
+  return join(names, ",");
+}
 
 // Everything of a trainer that changes what is computed, by name.
 nlohmann::json values_of(const TrainerOptions& trainer) {
@@ -30,7 +43,9 @@ nlohmann::json values_of(const TrainerOptions& trainer) {
           {"compression", static_cast<int>(trainer.compression)},
           {"bucket_bytes", trainer.bucket_bytes},
           {"allow_unused", trainer.allow_unused},
-          {"metrics", trainer.metrics.size()}};
+          {"metrics", metric_names(trainer.metrics)},
+          {"ema_decay", trainer.ema.decay},
+          {"ema_ramp", trainer.ema.ramp}};
 }
 
 void expect_same(const char* what, std::uint64_t saved, std::uint64_t asked) {
@@ -41,27 +56,41 @@ void expect_same(const char* what, std::uint64_t saved, std::uint64_t asked) {
 }
 
 nlohmann::json save(const Sums& sums) {
-  return {{"values", sums.values}, {"weights", sums.weights}, {"samples", sums.samples}};
+  return {{"values", sums.values},
+          {"weights", sums.weights},
+          {"samples", sums.samples},
+          {"counts", sums.counts}};
 }
 
-// `sums`: none, of the shape that they must have. Older checkpoints have no weights: they are the
-// samples.
+// `sums`: none, of the shape that they must have. Older checkpoints have no weights, which are the
+// samples, and no states of metrics: these begin anew.
 Sums load_sums(const nlohmann::json& saved, Sums sums) {
   const auto samples = saved.at("samples").get<double>();
   auto values = saved.at("values").get<std::vector<double>>();
-  auto weights = saved.value("weights", std::vector<double>{samples});
+  if (!saved.contains("counts")) {
+    sums.values[0] = values.at(0);
+    sums.weights[0] = samples;
+    sums.samples = samples;
+    if (samples > 0 && sums.width() > 3)
+      log::info("metrics of the epoch under way begin anew: an earlier version has saved them");
+    return sums;
+  }
   const auto expect = [&](const char* what, std::size_t had, std::size_t has) {
     if (had != has)
       throw InvalidInput(
           fmt::format("the checkpoint was made with {} {}, this training has {}", had, what, has),
           {.advice = fmt::format("Use the same {}, or begin a new folder.", what)});
   };
-  expect("phases", weights.size(), sums.weights.size());
-  expect("metrics", values.size() - weights.size(), sums.values.size() - sums.weights.size());
-  sums.values = std::move(values);
-  sums.weights = std::move(weights);
-  sums.samples = samples;
-  return sums;
+  Sums found = sums;
+  found.values = std::move(values);
+  found.weights = saved.at("weights").get<std::vector<double>>();
+  found.samples = samples;
+  found.counts = saved.at("counts").get<std::vector<double>>();
+  expect("phases", found.weights.size(), sums.weights.size());
+  if (!found.has_shape_of(sums))
+    throw InvalidInput("the checkpoint was made with other metrics: their states do not fit",
+                       {.advice = "Use the same metrics, or begin a new folder."});
+  return found;
 }
 
 void expect_phases(const std::vector<std::string>& saved, const std::vector<std::string>& asked) {
@@ -114,6 +143,13 @@ std::optional<Checkpoint> load_asked(const std::string& path) {
 
 }  // namespace
 
+std::size_t gradient_callbacks(std::span<const std::shared_ptr<Callback>> callbacks) {
+  return static_cast<std::size_t>(
+      std::count_if(callbacks.begin(), callbacks.end(), [](const auto& callback) {
+        return dynamic_cast<const GradientCallback*>(callback.get()) != nullptr;
+      }));
+}
+
 nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit,
                              const SampleSource& data) {
   nlohmann::json values = values_of(trainer);
@@ -130,7 +166,8 @@ nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fi
                  {"validation data", fit.validation ? identity(*fit.validation) : nullptr},
                  {"validation_batch_size", fit.validation_batch_size},
                  {"validate_every", fit.validate_every},
-                 {"fast_dev_run", fit.fast_dev_run}});
+                 {"fast_dev_run", fit.fast_dev_run},
+                 {"gradient callbacks", gradient_callbacks(fit.callbacks)}});
   return values;
 }
 
@@ -197,6 +234,8 @@ void restore_tensors(ReplicaTrainer& trainer, const Checkpoint& checkpoint) {
   restore_module(checkpoint, kModel, trainer.model().module());
   for (std::size_t i = 0; i < trainer.phases(); ++i)
     restore_optimizer(checkpoint, optimizer_part(phases, i), trainer.optimizer(i), names);
+  if (const TensorMap averages = tensors_of(checkpoint, kAverage); !averages.empty())
+    trainer.average().restore(averages);
 }
 
 Position restore_state(ReplicaTrainer& trainer, const TrainingState& state,
@@ -206,6 +245,7 @@ Position restore_state(ReplicaTrainer& trainer, const TrainingState& state,
   const LossScales scales = loss_scales_from(extra);
   for (std::size_t i = 0; i < trainer.phases() && i < scales.size(); ++i)
     trainer.loss_scale(i).restore(scales[i].first, scales[i].second);
+  trainer.average().set_updates(extra.value(kAverageUpdates, std::int64_t{0}));
   for (const auto& [name, callback] : with_state(callbacks))
     if (state.callbacks.contains(name)) callback->load_state(state.callbacks.at(name));
   return {.epoch = state.epoch,
@@ -246,6 +286,10 @@ Checkpoint make_checkpoint(ReplicaTrainer& trainer, const Position& position,
   const ParameterNames names(trainer.model().module());
   for (std::size_t i = 0; i < trainer.phases(); ++i)
     add_optimizer(checkpoint, optimizer_part(phases, i), trainer.optimizer(i), names);
+  if (trainer.average().updates() > 0) {
+    checkpoint.state.extra[kAverageUpdates] = trainer.average().updates();
+    add_tensors(checkpoint, kAverage, trainer.average().tensors());
+  }
   if (!tables.empty()) add_pieces(checkpoint, kTables, tables);
   trainer.sync().steps->release_state();
   return checkpoint;

@@ -20,6 +20,9 @@ namespace cohort::train {
 nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fit,
                              const SampleSource& data);
 
+// How many of them change gradients.
+std::size_t gradient_callbacks(std::span<const std::shared_ptr<Callback>> callbacks);
+
 // In a checkpoint's `extra`: the job that made it, and why training was stopped there.
 inline constexpr const char* kJob = "job";
 inline constexpr const char* kStopReason = "stop_reason";

@@ -51,22 +51,43 @@ void LearningRate::set_base(double rate) {
 }
 
 void LearningRate::set_factor(const std::string& name, double factor) {
-  check(factor, "factor of the learning rate");
-  factors_[name] = factor;
+  set_factors(name, {factor});
+}
+
+void LearningRate::set_factors(const std::string& name, std::vector<double> factors) {
+  COHORT_CHECK(!factors.empty(), "no factor '{}'", name);
+  for (const double factor : factors) check(factor, "factor of the learning rate");
+  factors_[name] = std::move(factors);
   update();
 }
 
-void LearningRate::apply(double rate) {
+std::vector<double> LearningRate::base_rates() const {
+  std::vector<double> rates;
+  for (const double ratio : ratios_) rates.push_back(base_ * ratio);
+  return rates;
+}
+
+std::vector<double> LearningRate::rates() const {
+  std::vector<double> rates;
+  for (const auto* group : groups_of(optimizers_)) rates.push_back(group->options().get_lr());
+  return rates;
+}
+
+void LearningRate::apply(const std::vector<double>& rates) {
   const auto groups = groups_of(optimizers_);
-  // A group that was added since has the rate of the base.
-  for (std::size_t i = 0; i < groups.size(); ++i)
-    groups[i]->options().set_lr(rate * (i < ratios_.size() ? ratios_[i] : 1));
+  for (std::size_t i = 0; i < groups.size() && i < rates.size(); ++i)
+    groups[i]->options().set_lr(rates[i]);
 }
 
 void LearningRate::update() {
-  double rate = base_;
-  for (const auto& [name, factor] : factors_) rate *= factor;
-  apply(rate);
+  std::vector<double> rates;
+  for (std::size_t i = 0; i < groups_of(optimizers_).size(); ++i) {
+    double rate = base_;
+    for (const auto& [name, factors] : factors_) rate *= factors[i < factors.size() ? i : 0];
+    // A group that was added since has the rate of the base.
+    rates.push_back(rate * (i < ratios_.size() ? ratios_[i] : 1));
+  }
+  apply(rates);
 }
 
 }  // namespace cohort::train

@@ -25,15 +25,21 @@ class LearningRate {
 
   void set_base(double rate);
   void set_factor(const std::string& name, double factor);
-  // The rate itself, until a base or factor changes: for replicas that follow another's.
-  void apply(double rate);
+  // One factor for each group of all optimizers; groups that there are more have the first one's.
+  void set_factors(const std::string& name, std::vector<double> factors);
+
+  // Of all groups of all optimizers: without factors, and in use.
+  std::vector<double> base_rates() const;
+  std::vector<double> rates() const;
+  // The rates themselves, until a base or factor changes: for replicas that follow another's.
+  void apply(const std::vector<double>& rates);
 
  private:
   void update();
 
   std::vector<torch::optim::Optimizer*> optimizers_;
   double base_ = 0;
-  std::map<std::string, double> factors_;
+  std::map<std::string, std::vector<double>> factors_;  // one for all groups, or one each
   std::vector<double> ratios_;  // of the groups of all optimizers to the base
   std::size_t base_group_ = 0;
 };

@@ -26,13 +26,15 @@ void check_metrics(const std::vector<Metric>& metrics, const std::vector<Phase>&
   std::set<std::string> names;
   for (const Metric& metric : metrics) {
     expect(!metric.name.empty(), "a metric has no name", "Name it.");
-    expect(metric.sum != nullptr, fmt::format("metric '{}' has no function", metric.name),
-           "Set its `sum`.");
-    expect(!taken.contains(metric.name),
-           fmt::format("metric '{}' has a name that the Trainer uses itself", metric.name),
-           fmt::format("Choose a name other than {}.", join({taken.begin(), taken.end()}, ", ")));
-    expect(names.insert(metric.name).second,
-           fmt::format("two metrics are called '{}'", metric.name), "Give each its own name.");
+    expect(metric.sum != nullptr || metric.stateful != nullptr,
+           fmt::format("metric '{}' has no function", metric.name), "Set its `sum`.");
+    for (const std::string& name : metric.log_names()) {
+      expect(!taken.contains(name),
+             fmt::format("metric '{}' has a name that the Trainer uses itself", name),
+             fmt::format("Choose a name other than {}.", join({taken.begin(), taken.end()}, ", ")));
+      expect(names.insert(name).second, fmt::format("two metrics are called '{}'", name),
+             "Give each its own name.");
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/parallel/strategies/worker_threads_test.h"
 #include "cohort/train/callbacks/model_checkpoint.h"
+#include "cohort/train/metrics/classification.h"
 #include "cohort/train/plain_net_test.h"
 #include "cohort/train/training_fixture_test.h"
 

@@ -13,6 +13,7 @@
 #include "cohort/train/model/metric.h"
 #include "cohort/train/model/precision.h"
 #include "cohort/train/model/training_step.h"
+#include "cohort/train/model/weight_average.h"
 
 namespace cohort::train {
 
@@ -41,6 +42,7 @@ struct TrainerOptions {
   // that understands --shard gives context.flags().shard (docs/large-models.md).
   parallel::Shard shard = parallel::Shard::none;
   std::vector<Metric> metrics = {};  // beside the loss
+  EmaOptions ema = {};               // a moving average of the weights
   // What validation and evaluate() measure; unset: the training step.
   TrainingStep evaluation_step = {};
   std::chrono::milliseconds step_timeout = std::chrono::minutes(5);  // for any one exchange

@@ -115,16 +115,16 @@ StepResult AllReduceSync::reduce_step(const StepInfo& info, std::span<const Sums
                                       bool& flag) {
   gradients_->finish(deadline());
   buffers_->reduce(deadline());
-  std::array<double, 2> counts{info.may_request ? 1.0 : 0.0, flag ? 1.0 : 0.0};
+  std::array<double, 2> flags{info.may_request ? 1.0 : 0.0, flag ? 1.0 : 0.0};
   const SumsTable table(replica_, mine, gradients_->first_shard(), model_->shards, model_->none,
-                        counts, deadline());
+                        flags, deadline());
   waited_ += table.waited();
   shard_samples_.clear();
   for (int shard = 0; shard < model_->shards; ++shard)
     shard_samples_.push_back(static_cast<std::uint32_t>(table.samples(shard)));
-  flag = counts[1] > 0;
+  flag = flags[1] > 0;
   StepResult result{
-      .sums = table.total(), .steps_done = info.step + 1, .may_request = counts[0] > 0};
+      .sums = table.total(), .steps_done = info.step + 1, .may_request = flags[0] > 0};
   const double weight = result.sums.weights[0];
   result.gradient_factor =
       weight > 0 ? static_cast<double>(info.samples) * info.weight_unit / weight : 0;
@@ -139,6 +139,7 @@ void AllReduceSync::apply_step(StepResult& result) {
   const double scale = model_->loss_scale.scale();
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
   if (model_->loss_scale.unscale(parameters_)) {
+    if (model_->before_update) model_->before_update();
     const double limit = model_->options.clip_norm;
     if (limit > 0 || model_->options.log_gradient_norm)
       result.gradient_norm = parallel::clip_gradients(parameters_, limit > 0 ? limit : kNoLimit);

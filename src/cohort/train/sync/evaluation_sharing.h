@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cohort/train/data/batch_plan.h"
-#include "cohort/train/model/metric.h"
+#include "cohort/train/model/sums.h"
 
 namespace cohort::train {
 

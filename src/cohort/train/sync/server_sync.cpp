@@ -31,10 +31,24 @@ void refuse_options(const TrainerOptions& options) {
                         "Servers see one slice of the gradient each: use multi_worker_mirrored.");
   if (options.precision == Precision::f16)
     refuse_with_servers("precision f16, whose loss is scaled,", "Use bf16 or f32.");
+  if (options.ema.decay > 0)
+    refuse_with_servers(fmt::format("ema.decay {}", options.ema.decay),
+                        "The servers have the weights: use multi_worker_mirrored to average them.");
   if (options.reducer)
     refuse_with_servers("a reducer of one's own", "Use multi_worker_mirrored, or leave it out.");
   if (options.compression != parallel::Compression::none)
     refuse_with_servers("compression of gradients", "Use --ps_wire f16 or bf16.");
+}
+
+// A row of the tally is no longer (ps/wire/messages.cpp).
+constexpr std::size_t kMostNumbers = 1024;
+
+void refuse_large_metrics(const Sums& none) {
+  if (none.width() > kMostNumbers)
+    refuse_with_servers(fmt::format("metrics whose states have {} numbers", none.width()),
+                        fmt::format("Servers add up {} numbers a step: give roc_auc fewer bins, "
+                                    "leave a metric out, or use multi_worker_mirrored.",
+                                    kMostNumbers));
 }
 
 // Servers take what comes from the workers as parts of the mean over the samples, before anyone
@@ -58,6 +72,7 @@ ServerSync::~ServerSync() = default;
 
 void ServerSync::attach(const SyncedModel& trained) {
   refuse_options(trained.options);
+  refuse_large_metrics(trained.none);
   servers_.claim();
   trained_.emplace(trained);
   total_ = trained.none;
@@ -205,9 +220,10 @@ Sums ServerSync::sums_of(const ps::StepOutcome& outcome, std::span<const Sums> m
   if (outcome.whole) return told;
   if (servers_.flags().policy().mode == ps::Policy::Mode::sync) return own;
   Sums since = told;
-  for (std::size_t i = 0; i < told.values.size(); ++i) since.values[i] -= total_.values[i];
-  for (std::size_t i = 0; i < told.weights.size(); ++i) since.weights[i] -= total_.weights[i];
-  since.samples -= total_.samples;
+  std::vector<double> difference = told.row();
+  const std::vector<double> before = total_.row();
+  for (std::size_t i = 0; i < difference.size(); ++i) difference[i] -= before[i];
+  since.set_row(difference.data());
   total_ = told;
   // A server that was started anew counts from zero.
   const bool usable = std::exchange(knows_total_, true) && since.samples >= own.samples;

@@ -13,6 +13,9 @@
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/net/socket.h"
 #include "cohort/train/callbacks/early_stopping.h"
+#include "cohort/train/metrics/classification.h"
+#include "cohort/train/metrics/means.h"
+#include "cohort/train/metrics/roc_auc.h"
 #include "cohort/train/plain_net_test.h"
 #include "cohort/train/training_fixture_test.h"
 
@@ -36,7 +39,10 @@ std::shared_ptr<torch::optim::Optimizer> plain(const PlainNet& net) {
   return std::make_shared<torch::optim::SGD>(net->parameters(), torch::optim::SGDOptions(0.02));
 }
 
-const TrainerOptions kOptions{.batch_size = 16, .virtual_shards = 4};
+const TrainerOptions kOptions{
+    .batch_size = 16,
+    .virtual_shards = 4,
+    .metrics = {f1_score({.classes = 3, .average = Average::macro}), perplexity()}};
 
 // What one worker does; by default one epoch of 50 samples: the last batch has 2.
 FitResult train(Context& context, const MakeRule& rule, FitOptions fit = {},
@@ -103,7 +109,8 @@ TEST(ServerSync, SynchronousTrainingHasTheBitsOfAnAllReduce) {
       EXPECT_EQ(result.weights, expected.weights);
       EXPECT_EQ(result.step, expected.step);
       ASSERT_EQ(result.history.size(), 2u);
-      EXPECT_EQ(result.history[1].at("loss"), expected.history[1].at("loss"));
+      for (const char* name : {"loss", "f1", "perplexity"})
+        EXPECT_EQ(result.history[1].at(name), expected.history[1].at(name)) << name;
     }
   }
 }
@@ -174,6 +181,22 @@ TEST(ServerSync, RefusesByNameWhatServersCannotDo) {
     EXPECT_THAT(message_of<InvalidInput>(
                     [&] { train(context, momentum, {}, {.batch_size = 16, .clip_norm = 0.5}); }),
                 HasSubstr("clip_norm 0.5"));
+    EXPECT_THAT(message_of<InvalidInput>([&] {
+                  train(context, momentum, {}, {.batch_size = 16, .ema = {.decay = 0.9}});
+                }),
+                HasSubstr("ema.decay 0.9"));
+    EXPECT_THAT(message_of<InvalidInput>([&] {
+                  train(context, momentum, {}, {.batch_size = 16, .metrics = {roc_auc()}});
+                }),
+                ::testing::AllOf(HasSubstr("metrics whose states have 2004 numbers"),
+                                 HasSubstr("Servers add up 1024 numbers")));
+    struct Changes : GradientCallback {
+      void on_before_update(FitState&) override {}
+    };
+    EXPECT_THAT(message_of<InvalidInput>([&] {
+                  train(context, momentum, {.callbacks = {std::make_shared<Changes>()}});
+                }),
+                HasSubstr("1 GradientCallbacks do not go with the strategy parameter_server"));
     return train(context, momentum);
   });
 }

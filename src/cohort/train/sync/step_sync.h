@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -11,8 +12,8 @@
 #include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/parallel/tables/table_module.h"
-#include "cohort/train/model/metric.h"
 #include "cohort/train/model/precision.h"
+#include "cohort/train/model/sums.h"
 #include "cohort/train/options/options.h"
 
 namespace cohort::train {
@@ -50,6 +51,9 @@ struct SyncedModel {
   const TrainerOptions& options;
   int shards = 1;  // virtual shards of a step
   Sums none = {};  // of the shape that a step's sums have
+  // Called when the gradients are what the update is to be made of, but for clipping; may change
+  // them. Not by parameter servers.
+  std::function<void()> before_update = {};
 };
 
 // How the model of one replica stays that of the others: by adding up gradients among themselves
