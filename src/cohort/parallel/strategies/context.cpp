@@ -52,7 +52,7 @@ struct Context::State {
   parallel::StrategySetup setup;
   std::shared_ptr<parallel::Strategy> strategy;
   std::optional<RestartState> keep;  // with the launcher, beyond this process's death
-  bool has_left = false;  // or tried to
+  bool has_left = false;             // or tried to
   bool is_gone = false;
   int exceptions = std::uncaught_exceptions();  // under way when the job was joined
 
