@@ -160,7 +160,7 @@ TEST(ParameterGroups, KeepTheirRatiosAndDecayThroughSchedulesAndCheckpoints) {
     return more;
   };
   const FitResult straight = train_groups(2, {.epochs = 3, .callbacks = callbacks()});
-  EXPECT_DOUBLE_EQ(straight.history.back().at("lr"), 0.002 * 0.25);
+  EXPECT_DOUBLE_EQ(straight.history.back().at("lr"), 0.002 * 0.125);
   ScratchFolder folder;
   train_groups(3, {.epochs = 3,
                    .max_steps = 8,
