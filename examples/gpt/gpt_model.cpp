@@ -148,9 +148,8 @@ std::int64_t GptImpl::parameter_count() const {
 std::shared_ptr<torch::optim::AdamW> make_adamw(torch::nn::Module& model, double learning_rate,
                                                 double weight_decay) {
   std::vector<torch::Tensor> matrices, rest;
-  for (const auto& item : model.named_parameters())
-    (item.value().dim() >= 2 && item.key() != "wpe.weight" ? matrices : rest)
-        .push_back(item.value());
+  for (const auto& parameter : model.parameters())
+    (parameter.dim() >= 2 ? matrices : rest).push_back(parameter);
   const auto options = [&](double decay) {
     return torch::optim::AdamWOptions(learning_rate).betas({0.9, 0.95}).weight_decay(decay);
   };

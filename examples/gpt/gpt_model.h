@@ -90,7 +90,7 @@ struct GptImpl : torch::nn::Cloneable<GptImpl> {
 };
 TORCH_MODULE(Gpt);
 
-// AdamW with decay for the matrices and none for norms, biases and positions.
+// AdamW with decay for the matrices and none for norms and biases.
 std::shared_ptr<torch::optim::AdamW> make_adamw(torch::nn::Module& model, double learning_rate,
                                                 double weight_decay);
 

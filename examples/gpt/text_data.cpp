@@ -110,6 +110,10 @@ std::string printable(const std::string& text) {
 
 std::shared_ptr<const cohort::Tokenizer> open_tokenizer(const fs::path& folder) {
   if (folder.empty()) return std::make_shared<cohort::ByteTokenizer>();
+  if (!fs::exists(folder))
+    throw cohort::InvalidInput(
+        fmt::format("--tokenizer '{}' does not exist", folder.string()),
+        {.advice = "Give a folder with vocab.json and merges.txt, or with a tokenizer.json."});
   return std::make_shared<cohort::BytePairTokenizer>(folder);
 }
 
