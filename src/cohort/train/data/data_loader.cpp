@@ -15,6 +15,7 @@ class PinnedSource final : public SampleSource {
  public:
   explicit PinnedSource(SourcePtr source) : source_(std::move(source)) {}
   std::int64_t size() const override { return source_->size(); }
+  bool is_sequential() const override { return source_->is_sequential(); }
   AnyBatch load(std::span<const std::int64_t> indices, const DrawKey& key) const override {
     return source_->load(indices, key).pin_memory();
   }
@@ -61,7 +62,7 @@ struct StepLoader::State {
               .global_batch = options.batch_size,
               .shards = shards_in_all(options, ranks),
               .seed = options.seed,
-              .shuffle = options.shuffle,
+              .shuffle = options.shuffle && !source->is_sequential(),
               .drop_last = options.drop_last}),
         own(shards_of(rank, ranks, shards_in_all(options, ranks))) {}
 

@@ -27,6 +27,7 @@ class Sentences final : public DatasetOf<Sentence> {
  public:
   explicit Sentences(std::int64_t size) : size_(size) {}
   std::int64_t size() const override { return size_; }
+  bool is_sequential() const override { return sequential_; }
   Sentence get(std::span<const std::int64_t> indices, const DrawKey& key) const override {
     if (bad_ >= 0 && std::find(indices.begin(), indices.end(), bad_) != indices.end())
       throw InvalidInput("sentence 3 is empty");
@@ -35,6 +36,7 @@ class Sentences final : public DatasetOf<Sentence> {
     return {ids, torch::full_like(ids, key.epoch)};
   }
   std::int64_t bad_ = -1;
+  bool sequential_ = false;
 
  private:
   std::int64_t size_;
@@ -74,6 +76,18 @@ std::vector<Rows> steps_of(Loaders& loaders) {
     }
   }
   return steps;
+}
+
+TEST(DataLoader, ASourceWithAnOrderOfItsOwnKeepsIt) {
+  const auto groups = collective::make_inproc_groups(1, std::chrono::seconds(20));
+  const auto source = std::make_shared<Sentences>(20);
+  source->sequential_ = true;
+  DataLoader<Sentence> loader(*groups[0], source, {.batch_size = 6, .shuffle = true});
+  Rows all, expected;
+  for (const auto& step : loader.steps())
+    for (const Sentence& shard : step.shards) append(all, ids_of(shard));
+  for (std::int64_t i = 0; i < 20; ++i) expected.push_back(i);
+  EXPECT_EQ(all, expected);
 }
 
 TEST(DataLoader, AStepHasTheSameSamplesForAnyNumberOfRanksAndShards) {
