@@ -51,6 +51,9 @@ void check_shard(const TrainerOptions& options, const parallel::Strategy& strate
   expect(options.shard == parallel::Shard::optimizer || !whole_sums,
          asked + ", but a compression or a reducer of one's own makes whole sums of gradients",
          "Give --shard optimizer, or leave the compression and the reducer out.");
+  expect(options.shard != parallel::Shard::parameters || options.ema.decay == 0,
+         asked + ", but ema puts averaged weights into the model, which has its own by turns",
+         "Give --shard gradients, or leave ema out.");
 }
 
 std::uint32_t checksum(const torch::Tensor& tensor, std::uint32_t sum) {

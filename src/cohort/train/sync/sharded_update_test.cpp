@@ -288,6 +288,14 @@ TEST(Sharding, RefusesWhatItCannotDivideByName) {
   };
   EXPECT_THAT(message_of<InvalidInput>([&] { train_wide(2, Shard::optimizer, lbfgs); }),
               HasSubstr("LBFGS"));
+  EXPECT_THAT(message_of<InvalidInput>([&] {
+                train_wide(2, Shard::gradients, adam(), {},
+                           {.compression = parallel::Compression::bf16});
+              }),
+              HasSubstr("shard is gradients, but a compression"));
+  EXPECT_THAT(message_of<InvalidInput>(
+                  [&] { train_wide(2, Shard::parameters, adam(), {}, {.ema = {.decay = 0.9}}); }),
+              HasSubstr("shard is parameters, but ema"));
 }
 
 }  // namespace
