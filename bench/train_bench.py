@@ -27,6 +27,8 @@ CASES = {"resnet20": {"batch": 128, "warmup": 2, "steps": 6},
          "gpt": {"batch": 4, "warmup": 2, "steps": 12}}  # runs of 128 tokens
 TARGETS = {"resnet20": {"of_not_talking": 0.97}, "mlp": {"of_not_talking": 0.90, "times_ddp": 1.2},
            "gpt": {"of_not_talking": 0.95, "times_ddp": 1.2}}
+SHARDED = ("mlp", "gpt")
+SHARDS = {"optimizer": 0.97, "parameters": 0.8}  # --shard: least speed of that without it
 
 
 def python():
@@ -60,6 +62,10 @@ def check(model, contestants):
         weights = {line["weights"] for line in contestants[name]}
         if len(weights) != 1:
             sys.exit(f"train_bench: {model}: the workers of '{name}' ended with different weights")
+    for name in SHARDS:
+        if name in contestants and {line["weights"] for line in contestants[name]} != {
+                line["weights"] for line in contestants["trainer"]}:
+            sys.exit(f"train_bench: {model}: other weights with --shard {name}")
     if "ddp" in contestants:
         ours = statistics.mean(line["loss"] for line in contestants["loop"])
         theirs = statistics.mean(line["loss"] for line in contestants["ddp"])
@@ -81,6 +87,9 @@ def main():
         sizes = [str(case[key]) for key in ("batch", "warmup", "steps")]
         contestants = {mode: (lambda n, mode=mode: run_job(n, [WORKER, model, mode, *sizes, *ONE_THREAD]))
                        for mode in ("silent", "loop", "trainer")}
+        for shard in SHARDS if model in SHARDED else ():
+            contestants[shard] = lambda n, shard=shard: run_job(
+                n, [WORKER, model, "trainer", *sizes, *ONE_THREAD, "--shard", shard])
         if interpreter:
             contestants["ddp"] = lambda n: run_job(
                 n, [interpreter, str(ROOT / "bench/train/ddp_worker.py"), model, *sizes])
@@ -103,6 +112,10 @@ def main():
         for name in contestants:
             targets.record(f"{model}_{name}_samples_per_second", [total(m[name]) for m, _ in rounds])
         ratio("loop", "silent")
+        for shard, least in SHARDS.items() if model in SHARDED else ():
+            targets.expect(f"{model}_shard_{shard}_of_trainer", ratio(shard, "trainer"), ">=", least)
+            targets.record(f"{model}_job_memory_kib_shard_{shard}",
+                           [sum(line["share_kib"] for line in m[shard]) for m, _ in rounds])
         targets.expect(f"{model}_of_not_talking", ratio("trainer", "silent"), ">=",
                        TARGETS[model]["of_not_talking"])
         overhead = [total(alone["silent"]) / total(alone["trainer"]) - 1 for _, alone in rounds]

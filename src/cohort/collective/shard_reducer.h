@@ -6,6 +6,7 @@
 
 #include "cohort/collective/group.h"
 #include "cohort/collective/reduction/shards.h"
+#include "cohort/collective/reduction/slices.h"
 
 namespace cohort::collective {
 
@@ -18,6 +19,9 @@ namespace cohort::collective {
 // all_reduce, in place. Otherwise, window by window: rank j gets slice j of every rank's partials
 // (all_to_all_v), evaluates the tree, and every rank gets the slices (all_gather_v). A rank with k
 // nodes sends k B (n-1)/n bytes, then B (n-1)/n.
+//
+// reduce_scatter() leaves each rank its own slice of the sum only: one reduce_scatter and one reduce
+// of the rest where all_reduce() is one call, otherwise the same windows without the second half.
 //
 // Threads: confined to one at a time. `group` must outlive it. Failure: as Group's calls.
 class ShardReducer {
@@ -34,10 +38,21 @@ class ShardReducer {
   void all_reduce(std::span<std::byte* const> partials, std::byte* result, std::size_t elements,
                   DataType dtype, double post_scale = 1, CallOptions options = {});
 
+  // The same sum, of which rank r gets counts[r] elements in `result`, in the ranks' order. All
+  // counts but the last are the same, and that is no smaller. `result` is other memory than the
+  // partials.
+  void reduce_scatter(std::span<std::byte* const> partials, std::byte* result,
+                      std::span<const std::size_t> counts, DataType dtype, double post_scale = 1,
+                      CallOptions options = {});
+
  private:
   bool is_direct(DataType dtype) const;
+  TreeReducer reducer_of_all(const Reduction& reduction) const;
   void exchange(std::span<std::byte* const> partials, std::byte* result, std::size_t elements,
                 const TreeReducer& reducer, const Reduction& reduction, const CallOptions& options);
+  void reduce_slices(std::span<std::byte* const> partials, std::span<const Range> slices,
+                     std::byte* mine, const TreeReducer& reducer, const Reduction& reduction,
+                     const CallOptions& options);
 
   Group& group_;
   std::vector<ShardPlan> plans_;  // of every rank

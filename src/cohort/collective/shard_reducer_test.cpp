@@ -33,6 +33,19 @@ std::vector<std::byte> values_of(int shard, DataType dtype) {
   return values;
 }
 
+// reduce_scatter() leaves the rank its part of what all_reduce() has left.
+void expect_slice_of(const std::vector<std::byte>& sum, ShardReducer& reducer, Group& group,
+                     const std::vector<std::byte*>& partials, DataType dtype, double scale) {
+  const auto ranks = static_cast<std::size_t>(group.size());
+  const auto self = static_cast<std::size_t>(group.rank());
+  const std::size_t each = kElements / ranks;
+  std::vector<std::size_t> counts(ranks, each);
+  counts.back() = kElements - each * (ranks - 1);
+  std::vector<std::byte> own(counts[self] * size_of(dtype));
+  reducer.reduce_scatter(partials, own.data(), counts, dtype, scale);
+  EXPECT_EQ(std::memcmp(own.data(), sum.data() + each * self * size_of(dtype), own.size()), 0);
+}
+
 // What every rank gets, by the plan: partials by TreeReducer, then all_reduce.
 std::vector<std::byte> sum_over(Group& group, int shards, DataType dtype, double scale,
                                 std::vector<ShardRange> runs = {}) {
@@ -65,6 +78,7 @@ std::vector<std::byte> sum_over(Group& group, int shards, DataType dtype, double
   for (auto& partial : finals) partials.push_back(partial.data());
   std::vector<std::byte> result(kElements * size_of(dtype));
   reducer.all_reduce(partials, result.data(), kElements, dtype, scale);
+  expect_slice_of(result, reducer, group, partials, dtype, scale);
   return result;
 }
 

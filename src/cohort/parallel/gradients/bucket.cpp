@@ -83,6 +83,11 @@ void Bucket::release() {
   for (torch::Tensor& partial : kept_) partial.reset();
 }
 
+void Bucket::scatter(std::vector<std::size_t> counts, torch::Tensor own) {
+  counts_ = std::move(counts);
+  own_ = std::move(own);
+}
+
 torch::Tensor Bucket::flat() const {
   return torch::from_blob(
       values_, {static_cast<std::int64_t>(layout_.elements)},

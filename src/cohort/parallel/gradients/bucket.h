@@ -51,6 +51,13 @@ class Bucket {
   void keep(int node, torch::Tensor partial);  // keeps(node); is_like(0, partial)
   void release();                              // what it adopted and keeps, if anything
 
+  // Of a bucket that adopts: rank r is to get counts[r] elements of the sum, this one in `own`;
+  // what was adopted is released then.
+  void scatter(std::vector<std::size_t> counts, torch::Tensor own);
+  bool scatters() const { return own_.defined(); }
+  std::span<const std::size_t> counts() const { return counts_; }
+  std::byte* own_values() const { return static_cast<std::byte*>(own_.data_ptr()); }
+
   // One array for each node: its values in the bucket's dtype for a single shard, otherwise in the
   // accumulator type. The last is values() where the types are the same.
   std::span<std::byte* const> partials() const { return partials_; }
@@ -67,6 +74,8 @@ class Bucket {
   std::vector<torch::Tensor> kept_;  // by node
   std::vector<std::byte*> partials_;
   std::vector<std::size_t> element_bytes_;  // of each of partials_
+  std::vector<std::size_t> counts_;         // by rank, where it scatters
+  torch::Tensor own_;
 };
 
 }  // namespace cohort::parallel

@@ -8,6 +8,9 @@ namespace cohort::parallel {
 
 namespace {
 
+// Gradients that are given up once they are summed: so many are waited for at most.
+constexpr std::size_t kMostScattered = 3;
+
 int shards_of_job(const GradientSyncOptions& options, const collective::Group& group) {
   return options.shards > 0 ? options.shards : group.size();
 }
@@ -49,6 +52,8 @@ void BucketAllReduce::add(std::size_t bucket) {
 
 void BucketAllReduce::launch(std::size_t index) {
   if (on_bucket_) on_bucket_(index);
+  if (buckets_[index]->scatters() && works_.size() >= kMostScattered)
+    works_[works_.size() - kMostScattered].wait();
   BucketEvent& event = events_[index];
   Bucket& bucket = *buckets_[index];
   const auto reduce = [this, &event, &bucket](collective::Group&) {

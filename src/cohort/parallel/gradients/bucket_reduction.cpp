@@ -58,6 +58,11 @@ const collective::ShardPlan& BucketReduction::plan() const { return own_ ? *own_
 void BucketReduction::run(Bucket& bucket) {
   const std::size_t elements = bucket.layout().elements;
   const DataType dtype = data_type_of(bucket.layout().dtype);
+  if (bucket.scatters()) {
+    shards_.reduce_scatter(bucket.partials(), bucket.own_values(), bucket.counts(), dtype, scale_);
+    bucket.release();
+    return;
+  }
   if (!own_) {
     shards_.all_reduce(bucket.partials(), bucket.values(), elements, dtype, scale_);
     return;

@@ -22,7 +22,8 @@ class BucketReduction {
   // How this rank adds up its own shards before run().
   const collective::ShardPlan& plan() const;
 
-  // From the bucket's partials to the sum over all ranks in its values. Collective.
+  // From the bucket's partials to the sum over all ranks in its values, or to this rank's slice of
+  // it where the bucket scatters. Collective.
   void run(Bucket& bucket);
 
  private:

@@ -12,6 +12,7 @@
 #include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/bucket.h"
 #include "cohort/parallel/gradients/gradient_memory.h"
+#include "cohort/parallel/sharding/gradient_shares.h"
 
 namespace cohort::parallel {
 
@@ -27,10 +28,11 @@ class GradientBuckets {
     std::size_t entry = 0;
   };
 
-  // `memory`: of large gradients; nullptr: one is made where there are any.
+  // `memory`: of large gradients; nullptr: one is made where there are any. `shares`: see
+  // GradientSyncOptions.
   GradientBuckets(collective::Group& group, std::vector<torch::Tensor> parameters,
                   const collective::ShardPlan& plan, std::size_t first_bytes, std::size_t bytes,
-                  std::shared_ptr<GradientMemory> memory);
+                  std::shared_ptr<GradientMemory> memory, std::shared_ptr<GradientShares> shares);
 
   // Cuts the parameters into buckets anew; views of the old ones stay valid.
   void lay_out(const std::vector<int>& order);
@@ -47,6 +49,7 @@ class GradientBuckets {
 
  private:
   bool is_large(const torch::Tensor& parameter) const;
+  const GradientShares::Share* share_of(const torch::Tensor& parameter) const;
 
   collective::Group& group_;
   std::vector<torch::Tensor> parameters_;
@@ -54,6 +57,7 @@ class GradientBuckets {
   BucketSizes sizes_;
   std::vector<std::size_t> large_bytes_;    // of the gradients that are large
   std::shared_ptr<GradientMemory> memory_;  // for those; nullptr where there are none
+  std::shared_ptr<GradientShares> shares_;
   std::vector<std::unique_ptr<Bucket>> buckets_;
   std::vector<Location> locations_;  // by parameter
 };

@@ -37,7 +37,7 @@ struct GradientCollector::Summing {
           CollectorOptions options, std::unique_ptr<BucketExchange> given)
       : order(parameters.size(), !given->returns_sums()),
         buckets(group, parameters, given->plan(), options.first_bucket_bytes, options.bucket_bytes,
-                std::move(options.memory)),
+                std::move(options.memory), std::move(options.shares)),
         local(given->plan(), parameters.size()),
         exchange(std::move(given)) {
     buckets.lay_out(order.order());
@@ -181,7 +181,7 @@ void GradientCollector::take_gradient(std::size_t parameter) {
   taken_[parameter] = 1;
   slot.reset();
   if (!turns_.is_last()) return;
-  if (parameters_[parameter].device().is_cpu()) slot = bucket.view(entry);
+  if (parameters_[parameter].device().is_cpu() && !bucket.scatters()) slot = bucket.view(entry);
   if (--sum.missing_of_bucket[number] == 0) {
     sum.events[number].ready = Clock::now();
     sum.exchange->add(number);

@@ -23,6 +23,7 @@ struct CollectorOptions {
   bool allow_unused = false;
   bool accumulates = false;
   std::shared_ptr<GradientMemory> memory = {};
+  std::shared_ptr<GradientShares> shares = {};
 };
 
 // What stands behind a GradientSync: takes each parameter's gradient from autograd into its bucket,

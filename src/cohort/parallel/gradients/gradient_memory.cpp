@@ -15,10 +15,13 @@ std::shared_ptr<BlockPool> BlockPool::of_this_process() {
   return std::make_shared<BlockPool>([](std::size_t bytes) {
     // Where the system has huge pages for those who ask, one fault in place of 512.
     constexpr std::size_t kHugePage = 2 << 20;
-    constexpr std::align_val_t kAlignment{kHugePage};
-    void* memory = ::operator new(bytes, kAlignment);
-    if (bytes >= kHugePage) ::madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
-    return std::shared_ptr<void>(memory, [](void* block) { ::operator delete(block, kAlignment); });
+    constexpr std::size_t kPage = 4096;
+    const bool is_huge = bytes >= kHugePage;  // a smaller block would be rounded up to one
+    const std::align_val_t alignment{is_huge ? kHugePage : kPage};
+    void* memory = ::operator new(bytes, alignment);
+    if (is_huge) ::madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
+    return std::shared_ptr<void>(memory,
+                                 [alignment](void* block) { ::operator delete(block, alignment); });
   });
 }
 

@@ -14,6 +14,7 @@
 namespace cohort::parallel {
 
 class GradientMemory;
+class GradientShares;
 
 enum class Compression { none, f16, bf16 };
 
@@ -47,6 +48,10 @@ struct GradientSyncOptions {
   bool accumulates = false;
   Compression compression = Compression::none;
   BucketReducer reducer;  // empty: the built-in sum in tree order
+  // Where this rank's slices of gradients go that the ranks divide (gradient_shares.h): their
+  // parameters have no .grad after finish(). nullptr: every rank gets all sums. Without a
+  // compression or a reducer.
+  std::shared_ptr<GradientShares> shares;
   // Where large gradients lie (gradient_memory.h); nullptr: in memory of its own. Of this group.
   std::shared_ptr<GradientMemory> memory;
 };

@@ -31,6 +31,7 @@ GradientSync::GradientSync(collective::Group& group, const NamedTensors& paramet
   CollectorOptions collecting = collector_options(options);
   collecting.memory = options.memory;
   collecting.accumulates = options.accumulates;
+  collecting.shares = options.shares;
   if (group.size() == 1 && options.shards <= 1 && !options.reducer)  // nothing to sum
     collector_ =
         std::make_unique<GradientCollector>(group, parameters, std::move(collecting), nullptr,

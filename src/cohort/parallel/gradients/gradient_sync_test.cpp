@@ -7,6 +7,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/parallel/sharding/gradient_shares.h"
 #include "cohort/parallel/strategies/replicas_test.h"
 
 namespace cohort::parallel {
@@ -44,6 +45,37 @@ TEST(GradientSync, SumsWhatEachReplicaComputed) {
       expect_all(b.grad(), 30 * step);
     }
   });
+}
+
+TEST(GradientSync, LeavesEachRankItsSliceOfADividedGradient) {
+  for (const int shards : {3, 4, 6})
+    run_replicas(3, [&](Group& group) {
+      torch::Tensor cut = parameter({130, 160}), half = parameter({200, 300}, torch::kHalf),
+                    small = parameter({5});
+      const std::vector<torch::Tensor> all{cut, half, small};
+      const std::vector<ParameterSize> sizes{{20800, 4}, {60000, 2}, {5, 4}};
+      const Partition partition(sizes, 3);
+      const auto shares = std::make_shared<GradientShares>(all, partition, group.rank());
+      GradientSync sync(group, {{"cut", cut}, {"half", half}, {"small", small}},
+                        {.shards = shards, .shares = shares});
+      ASSERT_EQ(shares->find(half), nullptr);
+      for (int step = 0; step < 3; ++step) {
+        for (int i = 0; i < sync.shard_count(); ++i) {
+          const int shard = sync.first_shard() + i;
+          sync.begin_shard(shard);
+          (loss_of(cut, shard + step) + loss_of(half, 1) + loss_of(small, shard)).backward();
+          sync.end_shard();
+        }
+        sync.finish(soon());
+        const int sum = shards * (shards - 1) / 2;
+        EXPECT_FALSE(cut.grad().defined());
+        expect_all(shares->find(cut)->own, sum + shards * step);
+        EXPECT_EQ(shares->find(cut)->own.numel(),
+                  static_cast<std::int64_t>(partition.slice(0, group.rank()).count));
+        expect_all(half.grad(), shards);
+        expect_all(small.grad(), sum);
+      }
+    });
 }
 
 TEST(GradientSync, AveragesOverShardsWhenAsked) {

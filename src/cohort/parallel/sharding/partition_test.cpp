@@ -4,6 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
+#include "cohort/parallel/sharding/mesh.h"
 #include "cohort/parallel/sharding/shard.h"
 
 namespace cohort::parallel {
@@ -46,6 +47,20 @@ TEST(Partition, IsBalanced) {
                   0.02 * static_cast<double>(all) / ranks);
     }
   }
+}
+
+TEST(Mesh, LinesAreTheRanksThatDifferInOneDimension) {
+  using ::testing::ElementsAre;
+  const Mesh mesh({{"data", 2}, {"shard", 3}});
+  EXPECT_EQ(mesh.workers(), 6);
+  EXPECT_EQ(mesh.size("shard"), 3);
+  EXPECT_EQ(mesh.size("pipe"), 1);
+  EXPECT_THAT(mesh.line("shard", 4), ElementsAre(3, 4, 5));
+  EXPECT_THAT(mesh.line("data", 4), ElementsAre(1, 4));
+  EXPECT_THAT(mesh.line("pipe", 4), ElementsAre(4));
+  EXPECT_THAT(Mesh::of_workers(3, Shard::gradients).line("shard", 1), ElementsAre(0, 1, 2));
+  EXPECT_THAT(Mesh::of_workers(3, Shard::none).line("shard", 1), ElementsAre(1));
+  EXPECT_THAT(message_of<InvalidInput>([] { Mesh({{"data", 0}}); }), ::testing::HasSubstr("data"));
 }
 
 TEST(Shard, IsReadFromItsName) {

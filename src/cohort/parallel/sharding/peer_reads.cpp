@@ -1,7 +1,5 @@
 #include "cohort/parallel/sharding/peer_reads.h"
 
-#include <numeric>
-
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 
@@ -14,19 +12,15 @@ namespace {
 
 constexpr std::size_t kRequestWords = 4;
 
-std::unique_ptr<Group> same_ranks(Group& group) {
-  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return group.subgroup(ranks);
-}
-
 }  // namespace
 
-PeerReads::PeerReads(Group& group, Answer answer)
-    : answer_(std::move(answer)), requests_(same_ranks(group)), replies_(same_ranks(group)) {
+PeerReads::PeerReads(Group& group, std::span<const int> ranks, Answer answer)
+    : answer_(std::move(answer)),
+      requests_(group.subgroup(ranks)),
+      replies_(group.subgroup(ranks)) {
   static_assert(sizeof(Request) == kRequestWords * sizeof(std::int64_t));
-  for (int peer = 0; peer < group.size(); ++peer)
-    if (peer != group.rank()) servers_.emplace_back([this, peer] { serve(peer); });
+  for (int peer = 0; peer < requests_->size(); ++peer)
+    if (peer != requests_->rank()) servers_.emplace_back([this, peer] { serve(peer); });
 }
 
 PeerReads::~PeerReads() {

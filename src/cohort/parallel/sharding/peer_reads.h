@@ -17,7 +17,7 @@
 
 namespace cohort::parallel {
 
-// What the ranks of a group keep for each other, to be read by any rank when it needs it: no
+// What ranks of a group keep for each other, to be read by any rank when it needs it: no
 // call of the owner's is needed, its thread of this class answers. A read sees the owner's items as
 // of the reader's own version: it waits until the owner has published as often as the reader.
 // Between a publish() and the change before the next one an owner's items must stay as they are;
@@ -38,7 +38,8 @@ class PeerReads {
   };
   using Answer = std::function<Item(std::int64_t kind, std::int64_t item)>;
 
-  PeerReads(collective::Group& group, Answer answer);
+  // Among these ranks of the group, this one too; a rank below is a place in this list.
+  PeerReads(collective::Group& group, std::span<const int> ranks, Answer answer);
   ~PeerReads();
   PeerReads(const PeerReads&) = delete;
   PeerReads& operator=(const PeerReads&) = delete;

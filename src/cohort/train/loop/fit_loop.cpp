@@ -313,7 +313,8 @@ void FitLoop::end_epoch() {
 }
 
 void FitLoop::end_training() {
-  trainer_.sync().steps->finish_training();
+  const ReplicaSync& sync = trainer_.sync();
+  for (std::size_t i = 0; i < sync.phases(); ++i) sync.phase(i).finish_training();
   clock_.show_elapsed(callback_state_);
   callback_state_.weights = fingerprint(trainer_.model().module());
   call(&Callback::on_train_end);

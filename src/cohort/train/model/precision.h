@@ -50,6 +50,7 @@ class LossScale {
  public:
   explicit LossScale(Precision precision, LossScaleOptions options = {});
 
+  bool is_active() const { return active_; }
   double scale() const { return scale_; }
   // divide(), then update().
   bool unscale(const parallel::NamedTensors& parameters);

@@ -46,8 +46,14 @@ void check_shard(const TrainerOptions& options, const parallel::Strategy& strate
   expect(!strategy.is_elastic(),
          asked + ", but in an elastic job a worker's part is lost with the worker",
          "Leave --shard out, or give a fixed number of workers and resume from checkpoints.");
-  expect(options.shard == parallel::Shard::optimizer, asked + ", which is not built yet",
-         "Give optimizer.");
+  const bool whole_sums =
+      options.compression != parallel::Compression::none || options.reducer != nullptr;
+  expect(options.shard == parallel::Shard::optimizer || !whole_sums,
+         asked + ", but a compression or a reducer of one's own makes whole sums of gradients",
+         "Give --shard optimizer, or leave the compression and the reducer out.");
+  expect(options.shard != parallel::Shard::parameters || options.ema.decay == 0,
+         asked + ", but ema puts averaged weights into the model, which has its own by turns",
+         "Give --shard gradients, or leave ema out.");
 }
 
 std::uint32_t checksum(const torch::Tensor& tensor, std::uint32_t sum) {

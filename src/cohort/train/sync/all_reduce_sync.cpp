@@ -49,23 +49,27 @@ void AllReduceSync::attach(const SyncedModel& model, std::vector<collective::Sha
   runs_ = std::move(runs);
   const TrainerOptions& options = model.options;
   parameters_ = updated_by(model.optimizer, model.module);
-  gradients_.emplace(*replica_.group, parameters_,
-                     parallel::GradientSyncOptions{.bucket_bytes = options.bucket_bytes,
-                                                   .shards = model.shards,
-                                                   .runs = runs_,
-                                                   .on_bucket = std::move(on_bucket),
-                                                   .allow_unused = options.allow_unused,
-                                                   .compression = options.compression,
-                                                   .reducer = options.reducer,
-                                                   .memory = memory_});
+  const auto mesh = parallel::Mesh::of_workers(replica_.size, options.shard);
+  if (mesh.size("shard") > 1)
+    sharded_.emplace(*replica_.group, mesh, model.module, parameters_, model.optimizer,
+                     options.shard, timeout_);
+  gradients_.emplace(
+      *replica_.group, parameters_,
+      parallel::GradientSyncOptions{.bucket_bytes = options.bucket_bytes,
+                                    .shards = model.shards,
+                                    .runs = runs_,
+                                    .on_bucket = std::move(on_bucket),
+                                    .allow_unused = options.allow_unused,
+                                    .compression = options.compression,
+                                    .reducer = options.reducer,
+                                    .shares = sharded_ ? sharded_->shares() : nullptr,
+                                    .memory = memory_});
   buffers_.emplace(
       *replica_.group,
       options.deterministic ? named(model.module.named_buffers()) : parallel::NamedTensors{},
       model.shards, runs_);
   require_trainable(model.module);
   tables_.emplace(model.module);
-  if (options.shard != parallel::Shard::none && replica_.size > 1)
-    sharded_.emplace(*replica_.group, parameters_, model.optimizer, timeout_);
 }
 
 void AllReduceSync::require_trainable(torch::nn::Module& module) const {
@@ -82,6 +86,7 @@ collective::ShardRange AllReduceSync::own_shards() const {
 }
 
 void AllReduceSync::broadcast_from_first() {
+  if (sharded_) sharded_->gather_parameters();
   parallel::broadcast_parameters(*replica_.group, model_->module, 0);
   if (sharded_)
     sharded_->broadcast_from_first(model_->module);
@@ -92,6 +97,14 @@ void AllReduceSync::broadcast_from_first() {
 void AllReduceSync::broadcast_buffers() {
   if (!model_->options.deterministic)
     parallel::broadcast_parameters(*replica_.group, named(model_->module.named_buffers()), 0);
+}
+
+void AllReduceSync::begin_step(const StepInfo&) {
+  if (sharded_) sharded_->begin_forward();
+}
+
+void AllReduceSync::finish_training() {
+  if (sharded_) sharded_->gather_parameters();
 }
 
 void AllReduceSync::begin_shard(int shard) {
@@ -135,14 +148,16 @@ void AllReduceSync::apply_step(StepResult& result) {
   buffers_->apply();
   const double factor = result.gradient_factor;
   if (factor == 0) return tables_->drop_gradients();
-  if (factor != 1) multiply_gradients(parameters_, factor);
+  if (sharded_) sharded_->begin_step();
+  if (factor != 1) multiply_gradients(sharded_ ? sharded_->updated() : parameters_, factor);
   const double scale = model_->loss_scale.scale();
   constexpr double kNoLimit = std::numeric_limits<double>::infinity();
-  if (model_->loss_scale.unscale(parameters_)) {
+  if (sharded_ ? sharded_->unscale(model_->loss_scale) : model_->loss_scale.unscale(parameters_)) {
     if (model_->before_update) model_->before_update();
-    const double limit = model_->options.clip_norm;
-    if (limit > 0 || model_->options.log_gradient_norm)
-      result.gradient_norm = parallel::clip_gradients(parameters_, limit > 0 ? limit : kNoLimit);
+    const double limit = model_->options.clip_norm > 0 ? model_->options.clip_norm : kNoLimit;
+    if (limit < kNoLimit || model_->options.log_gradient_norm)
+      result.gradient_norm =
+          sharded_ ? sharded_->clip(limit) : parallel::clip_gradients(parameters_, limit);
     if (sharded_)
       sharded_->step();
     else

@@ -31,11 +31,11 @@ class AllReduceSync final : public StepSync {
   collective::ShardRange own_shards() const override;
   parallel::GradientSync& gradients() override { return *gradients_; }
   std::int64_t begin(std::int64_t step) override { return step; }
-  void begin_step(const StepInfo&) override {}
+  void begin_step(const StepInfo& info) override;
   void begin_shard(int shard) override;
   void end_shard(double weight) override;
   StepResult finish_step(const StepInfo& info, std::span<const Sums> mine) override;
-  void finish_training() override {}
+  void finish_training() override;
 
   // finish_step() in its two halves: everything that needs the others, then everything that changes
   // the model (and measures the gradient's norm). `flag`: whether it is set on any replica, which it

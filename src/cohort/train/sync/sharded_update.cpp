@@ -1,12 +1,15 @@
 #include "cohort/train/sync/sharded_update.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/parallel/gradients/gradient_sync.h"
+#include "cohort/parallel/gradients/running_squares.h"
 #include "cohort/parallel/tensors/element_types.h"
 #include "cohort/parallel/tensors/text_exchange.h"
 #include "cohort/train/checkpoint/optimizer_clone.h"
@@ -51,27 +54,47 @@ void check_divisible(const std::string& name, const torch::Tensor& parameter) {
 
 }  // namespace
 
-ShardedUpdate::ShardedUpdate(collective::Group& group, const parallel::NamedTensors& parameters,
-                             torch::optim::Optimizer& optimizer, std::chrono::milliseconds timeout)
-    : group_(group), optimizer_(optimizer), timeout_(timeout) {
+ShardedUpdate::ShardedUpdate(collective::Group& group, const parallel::Mesh& mesh,
+                             const torch::nn::Module& module,
+                             const parallel::NamedTensors& parameters,
+                             torch::optim::Optimizer& optimizer, parallel::Shard shard,
+                             std::chrono::milliseconds timeout)
+    : group_(group), optimizer_(optimizer), timeout_(timeout), parameters_(parameters) {
+  if (group.backend_name() == "mpi")
+    throw InvalidInput(fmt::format("shard is {}, but MPI carries no reads beside its collectives",
+                                   to_string(shard)),
+                       {.advice = "Leave --transport mpi out, or set shard to none."});
   const torch::NoGradGuard no_grad;
   add_parts(parameters);
   std::vector<parallel::ParameterSize> sizes;
   for (const Part& part : parts_)
     sizes.push_back({static_cast<std::size_t>(part.parameter.numel()),
                      static_cast<std::size_t>(part.parameter.element_size())});
-  partition_.emplace(sizes, group.size());
+  partition_.emplace(sizes, mesh.size("shard"));
+  const std::vector<int> ranks = mesh.line("shard", group.rank());
+  COHORT_CHECK(static_cast<int>(ranks.size()) == group.size(), "{} of {} ranks divide a model",
+               ranks.size(), group.size());
   std::vector<torch::Tensor> from, to;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Slice own = partition_->slice(i, group.rank());
-    if (own.count > 0)
-      parts_[i].slice = flat_slice(parts_[i].parameter, own).set_requires_grad(true);
+    dropped_parts_.push_back(shard == parallel::Shard::parameters && partition_->is_cut(i) &&
+                             parts_[i].parameter.requires_grad() &&
+                             parallel::DroppedParameters::can_drop(parts_[i].parameter));
+    if (own.count > 0) {
+      const torch::Tensor slice = flat_slice(parts_[i].parameter, own);
+      parts_[i].slice =
+          (dropped_parts_.back() != 0 ? slice.clone() : slice).set_requires_grad(true);
+    }
     from.push_back(parts_[i].parameter);
     to.push_back(parts_[i].slice);
   }
   own_ = clone_optimizer(optimizer, from, to);
-  reads_.emplace(group,
+  if (shard != parallel::Shard::optimizer)
+    shares_ = std::make_shared<parallel::GradientShares>(from, *partition_, group.rank());
+  add_updated();
+  reads_.emplace(group, ranks,
                  [this](std::int64_t kind, std::int64_t item) { return answer(kind, item); });
+  if (shard == parallel::Shard::parameters) drop_parameters(module);
 }
 
 ShardedUpdate::~ShardedUpdate() = default;
@@ -87,6 +110,99 @@ void ShardedUpdate::add_parts(const parallel::NamedTensors& parameters) {
     }
 }
 
+// Those of one module come and go together.
+void ShardedUpdate::drop_parameters(const torch::nn::Module& module) {
+  std::unordered_map<const void*, std::size_t> units;
+  std::size_t next = 0;
+  const auto add_unit = [&](const torch::nn::Module& one) {
+    const std::size_t unit = next;
+    for (const torch::Tensor& parameter : one.parameters(/*recurse=*/false))
+      if (parameter.defined() && units.emplace(parameter.unsafeGetTensorImpl(), unit).second)
+        next = unit + 1;
+  };
+  add_unit(module);
+  for (const auto& one : module.modules(/*include_self=*/false)) add_unit(*one);
+  std::vector<parallel::DroppedParameters::Member> members;
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    if (is_dropped(i))
+      members.push_back({parts_[i].parameter, i,
+                         units.at(parts_[i].parameter.unsafeGetTensorImpl()),
+                         parts_[i].slice.detach()});
+  dropped_.emplace(std::move(members), *partition_, *reads_, kSlice, group_.rank(), timeout_);
+}
+
+bool ShardedUpdate::is_dropped(std::size_t part) const { return dropped_parts_[part] != 0; }
+
+void ShardedUpdate::begin_forward() {
+  if (dropped_) dropped_->begin();
+}
+
+void ShardedUpdate::gather_parameters() {
+  if (dropped_) dropped_->gather_all();
+}
+
+void ShardedUpdate::add_updated() {
+  std::unordered_map<const void*, torch::Tensor> slices;
+  for (const Part& part : parts_)
+    if (shares_ && shares_->find(part.parameter) != nullptr)
+      slices.emplace(part.parameter.unsafeGetTensorImpl(), part.slice);
+  std::set<const void*> seen;
+  for (const auto& [name, parameter] : parameters_) {
+    if (!seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
+    const auto found = slices.find(parameter.unsafeGetTensorImpl());
+    updated_.emplace_back(name, found == slices.end() ? parameter : found->second);
+  }
+}
+
+void ShardedUpdate::begin_step() {
+  for (Part& part : parts_)
+    if (const auto* share = shares_ ? shares_->find(part.parameter) : nullptr)
+      part.slice.mutable_grad() = share->own;
+}
+
+bool ShardedUpdate::unscale(LossScale& scale) {
+  if (!scale.is_active()) return true;
+  std::vector<torch::Tensor> tensors;
+  for (const auto& [name, tensor] : updated_) tensors.push_back(tensor);
+  std::int32_t finite = scale.divide(tensors) ? 1 : 0;
+  if (shares_)
+    group_.all_reduce(std::span(&finite, 1),
+                      {.op = collective::ReduceOp::minimum, .deadline = deadline()});
+  scale.update(finite != 0);
+  return finite != 0;
+}
+
+// The squares of a divided gradient are added up where its slices are, in the ranks' order, from
+// where the rank before has ended: the order of addition is that over the whole gradient.
+double ShardedUpdate::clip(double max_norm) {
+  if (!shares_) return parallel::clip_gradients(parameters_, max_norm);
+  const torch::NoGradGuard no_grad;
+  std::vector<parallel::RunningSquares> squares(parts_.size());
+  std::unordered_map<const void*, const parallel::RunningSquares*> of_slice;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      const auto* share = shares_->find(parts_[i].parameter);
+      if (share == nullptr) continue;
+      of_slice[parts_[i].slice.unsafeGetTensorImpl()] = &squares[i];
+      if (rank == group_.rank()) squares[i].add(parts_[i].slice.grad());
+    }
+    group_.broadcast(squares.data(), squares.size() * parallel::RunningSquares::kRuns,
+                     collective::DataType::f64, rank, {deadline()});
+  }
+  double total = 0;
+  for (const auto& [name, tensor] : updated_) {
+    if (!tensor.grad().defined()) continue;
+    const auto found = of_slice.find(tensor.unsafeGetTensorImpl());
+    total +=
+        found == of_slice.end() ? parallel::sum_of_squares(tensor.grad()) : found->second->total();
+  }
+  const double norm = std::sqrt(total);
+  if (std::isfinite(norm) && norm > max_norm)
+    for (const auto& [name, tensor] : updated_)
+      if (tensor.grad().defined()) tensor.grad().mul_(max_norm / norm);
+  return norm;
+}
+
 void ShardedUpdate::take_options() {
   for (std::size_t i = 0; i < optimizer_.param_groups().size(); ++i)
     own_->param_groups()[i].set_options(optimizer_.param_groups()[i].options().clone());
@@ -97,22 +213,24 @@ void ShardedUpdate::step() {
   take_options();
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     Part& part = parts_[i];
-    if (!part.slice.defined() || !part.parameter.grad().defined()) continue;
+    if (!part.slice.defined() || part.slice.grad().defined() || !part.parameter.grad().defined())
+      continue;
     part.slice.mutable_grad() = flat_slice(laid_out_like(part.parameter, part.parameter.grad()),
                                            partition_->slice(i, group_.rank()));
   }
   own_->step();
   for (Part& part : parts_)
     if (part.slice.defined()) part.slice.mutable_grad().reset();
-  gather_parameters();
+  gather_updated();
+  if (dropped_) dropped_->renew();
   reads_->publish();
 }
 
-void ShardedUpdate::gather_parameters() {
+void ShardedUpdate::gather_updated() {
   std::set<torch::ScalarType> whole;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const torch::Tensor& parameter = parts_[i].parameter;
-    if (!parameter.requires_grad()) continue;
+    if (!parameter.requires_grad() || is_dropped(i)) continue;
     if (partition_->is_cut(i))
       group_.all_gather_v(nullptr, parameter.data_ptr(), partition_->counts(i),
                           parallel::data_type_of(parameter.scalar_type()), {deadline()});
@@ -177,6 +295,11 @@ parallel::PeerReads::Item ShardedUpdate::answer(std::int64_t kind, std::int64_t 
         std::make_shared<std::string>(describe(static_cast<std::size_t>(item)).dump());
     return {std::as_bytes(std::span(*text)), text};
   }
+  if (kind == kSlice) {
+    const auto slice =
+        std::make_shared<torch::Tensor>(parts_[static_cast<std::size_t>(item)].slice);
+    return {bytes_of_memory(*slice), slice};
+  }
   const Part& part = parts_[static_cast<std::size_t>(item / kFieldsOfPart)];
   const auto state = read_parameter_state(*own_, part.slice);
   COHORT_CHECK(state && item % kFieldsOfPart < static_cast<std::int64_t>(state->tensors.size()),
@@ -216,6 +339,7 @@ void ShardedUpdate::broadcast_from_first(const torch::nn::Module& module) {
     divide(i, parts.at(i),
            is_first ? read_parameter_state(optimizer_, parts_[i].parameter) : std::nullopt);
   optimizer_.state().clear();
+  if (dropped_) dropped_->keep();
   reads_->publish();
 }
 
@@ -244,6 +368,7 @@ void ShardedUpdate::divide(std::size_t number, const json& description,
 
 void ShardedUpdate::gather_state() {
   const torch::NoGradGuard no_grad;
+  gather_parameters();
   if (!optimizer_.state().empty()) return;  // not divided yet
   for (std::size_t i = 0; i < parts_.size(); ++i)
     write_parameter_state(optimizer_, parts_[i].parameter, whole_state(i));

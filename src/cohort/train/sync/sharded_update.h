@@ -12,14 +12,21 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/collective/group.h"
+#include "cohort/parallel/sharding/dropped_parameters.h"
+#include "cohort/parallel/sharding/gradient_shares.h"
+#include "cohort/parallel/sharding/mesh.h"
 #include "cohort/parallel/sharding/partition.h"
 #include "cohort/parallel/sharding/peer_reads.h"
+#include "cohort/parallel/sharding/shard.h"
 #include "cohort/parallel/tensors/named_tensors.h"
 #include "cohort/train/checkpoint/parameter_state.h"
+#include "cohort/train/model/precision.h"
 
 namespace cohort::train {
 
-// The update of a model whose optimizer's state the ranks divide among themselves (ZeRO-1): each
+// The update of a model whose optimizer's state the ranks divide among themselves (ZeRO-1), and
+// with Shard::gradients the sums of the gradients too (ZeRO-2: shares(), for GradientSync), with
+// Shard::parameters also the parameters (ZeRO-3: DroppedParameters): each
 // rank updates the slices of the parameters that are its own (Partition), with an optimizer of the
 // same class and options over those slices, and gets the others' slices from their owners. The bits
 // are those of the update of whole parameters, for these classes work element by element.
@@ -29,7 +36,7 @@ namespace cohort::train {
 // checkpoint's or that of an earlier training, is rank 0's and is divided by broadcast_from_first().
 //
 //   broadcast_from_first                     collective
-//   for each step, gradients in place: step  collective
+//   for each step, gradients in place: begin_step, unscale, clip, step    collective
 //   gather_state, a checkpoint, release_state    rank 0 alone, while the others go on
 //
 // Threads: confined to the replica's thread. Ownership: the group, the module's parameters and the
@@ -37,11 +44,25 @@ namespace cohort::train {
 // cannot be divided; what the group throws.
 class ShardedUpdate {
  public:
-  // Collective. `parameters`: the module's, by name.
-  ShardedUpdate(collective::Group& group, const parallel::NamedTensors& parameters,
-                torch::optim::Optimizer& optimizer, std::chrono::milliseconds timeout);
+  // Collective. `parameters`: the module's that the optimizer updates, by name, once each.
+  // `mesh`: of the group's ranks, all of them along `shard`.
+  ShardedUpdate(collective::Group& group, const parallel::Mesh& mesh,
+                const torch::nn::Module& module, const parallel::NamedTensors& parameters,
+                torch::optim::Optimizer& optimizer, parallel::Shard shard,
+                std::chrono::milliseconds timeout);
   ~ShardedUpdate();
 
+  // Null: gradients are not divided.
+  std::shared_ptr<parallel::GradientShares> shares() const { return shares_; }
+
+  void begin_forward();      // of a step: parameters come and go from here on
+  void gather_parameters();  // until then they are whole; not collective
+  void begin_step();
+  // What has the gradients of the step: parameters, and slices of those whose gradient is divided.
+  const parallel::NamedTensors& updated() const { return updated_; }
+  bool unscale(LossScale& scale);
+  // As parallel::clip_gradients, to the same bits.
+  double clip(double max_norm);
   void step();
   // Rank 0's options, and its optimizer's state where it holds any, become the job's.
   void broadcast_from_first(const torch::nn::Module& module);
@@ -56,11 +77,14 @@ class ShardedUpdate {
     torch::Tensor parameter;
     torch::Tensor slice;  // this rank's, with the memory of the parameter; undefined: it has none
   };
-  enum Kind : std::int64_t { kStateText, kStateTensor };
+  enum Kind : std::int64_t { kStateText, kStateTensor, kSlice };
 
+  void add_updated();
   void add_parts(const parallel::NamedTensors& parameters);
   void take_options();
-  void gather_parameters();
+  void drop_parameters(const torch::nn::Module& module);
+  bool is_dropped(std::size_t part) const;
+  void gather_updated();
   void gather_whole(torch::ScalarType dtype);
   void divide(std::size_t part, const nlohmann::json& description,
               const std::optional<ParameterState>& whole);
@@ -75,9 +99,14 @@ class ShardedUpdate {
   std::chrono::milliseconds timeout_;
   std::vector<Part> parts_;
   std::optional<parallel::Partition> partition_;
+  std::shared_ptr<parallel::GradientShares> shares_;
+  // All parameters of the model, in its order: what a norm is added up over.
+  parallel::NamedTensors parameters_, updated_;
   std::unique_ptr<torch::optim::Optimizer> own_;  // over this rank's slices
   bool gathered_ = false;
-  std::optional<parallel::PeerReads> reads_;  // last: its threads read the others
+  std::vector<char> dropped_parts_;                     // by part: its slice has memory of its own
+  std::optional<parallel::PeerReads> reads_;            // its threads read the others
+  std::optional<parallel::DroppedParameters> dropped_;  // reads by the one before
 };
 
 }  // namespace cohort::train
