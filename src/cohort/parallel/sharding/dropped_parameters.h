@@ -13,9 +13,9 @@
 
 #include "cohort/base/deadline.h"
 #include "cohort/collective/work.h"
-#include "cohort/parallel/gradients/gradient_memory.h"
 #include "cohort/parallel/sharding/partition.h"
 #include "cohort/parallel/sharding/peer_reads.h"
+#include "cohort/parallel/tensors/block_pool.h"
 
 namespace cohort::parallel {
 
