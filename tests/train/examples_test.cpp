@@ -182,6 +182,43 @@ TEST(Gradient, OfTheGptIsThatOfOneProcess) {
       });
 }
 
+// One tensor under two names, which LibTorch's parameters() then lists twice.
+struct TiedImpl : torch::nn::Cloneable<TiedImpl> {
+  TiedImpl() { reset(); }
+  void reset() override {
+    table = register_module("table", torch::nn::Embedding(20, 6));
+    head = register_parameter("head", table->weight);
+  }
+  Tensor forward(const Tensor& ids) {
+    return torch::nn::functional::linear(table(ids).tanh(), head);
+  }
+  torch::nn::Embedding table{nullptr};
+  Tensor head;
+};
+TORCH_MODULE(Tied);
+
+TEST(Gradient, OfATensorWithTwoNamesIsThatOfOneProcess) {
+  torch::manual_seed(1);
+  const Batch all{torch::randint(20, {11, 5}, torch::kInt64),
+                  torch::randint(20, {11, 5}, torch::kInt64)};
+  const auto step = [](Tied& net, const Batch& batch) {
+    return cohort::token_cross_entropy(net->forward(batch.data), batch.target);
+  };
+  expect_the_gradient_of_one_process<Tied, Batch>(
+      [] {
+        torch::manual_seed(2);
+        return Tied();
+      },
+      all,
+      [&](Tied& net) {
+        return std::vector<cohort::Phase>{{"", unit_sgd({net->head}), step}};
+      },
+      [&](Tied& net) {
+        step(net, all).mean.backward();
+        unit_sgd({net->head})->step();
+      });
+}
+
 struct NoisyPoints {
   Tensor real, noise, more_noise;
 };
