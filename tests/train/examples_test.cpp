@@ -219,6 +219,19 @@ TEST(Gradient, OfATensorWithTwoNamesIsThatOfOneProcess) {
       });
 }
 
+TEST(Optimizer, ThatWouldUpdateATiedTensorTwiceIsRefused) {
+  auto context = cohort::init(cohort::cluster::Environment{}, {});
+  Tied net;
+  try {
+    cohort::Trainer trainer(context.strategy(), net, unit_sgd(net->parameters()),
+                            cohort::cross_entropy);
+    FAIL() << "not refused";
+  } catch (const cohort::InvalidInput& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("1 of its 2 parameters twice"));
+  }
+  context.leave();
+}
+
 struct NoisyPoints {
   Tensor real, noise, more_noise;
 };
