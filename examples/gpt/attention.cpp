@@ -1,5 +1,7 @@
 #include "attention.h"
 
+#include <torch/version.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <limits>

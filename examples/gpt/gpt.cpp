@@ -119,7 +119,7 @@ int train(int argc, char** argv) {
 
   // Four parts of a batch: the same bits with one to four workers.
   examples::TrainFlags flags{.batch_size = 8,
-                             .train_epochs = 2,
+                             .train_epochs = 3,
                              .learning_rate = 2e-3,
                              .virtual_shards = 4,
                              .clip_norm = 1};

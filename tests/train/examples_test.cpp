@@ -56,12 +56,12 @@ template <typename Net, typename B>
 void expect_the_gradient_of_one_process(
     const std::function<Net()>& make, const B& all,
     const std::function<std::vector<cohort::Phase>(Net&)>& phases,
-    const std::function<void(Net&)>& expected) {
+    const std::function<void(Net&)>& expected, const std::vector<int>& jobs = {1, 2, 3}) {
   Net alone = make();
   const std::vector<Tensor> before = values_of(*alone);
   expected(alone);
   const std::vector<Tensor> after = values_of(*alone);
-  for (int replicas : {1, 2, 3}) {
+  for (int replicas : jobs) {
     SCOPED_TRACE(replicas);
     auto context = cohort::init(
         cohort::cluster::Environment{},
@@ -145,6 +145,7 @@ TEST(Gpt, DecaysMatricesAlone) {
 }
 
 TEST(Sampling, IsDrawnFromItsSeedAlone) {
+  at::set_num_threads(1);  // of many small operations
   torch::manual_seed(1);
   examples::Gpt net(kTiny);
   const auto text = examples::sample(net, {1, 2}, {.tokens = 10, .temperature = 2, .top_k = 0});
@@ -180,6 +181,78 @@ TEST(Gradient, OfTheGptIsThatOfOneProcess) {
             .backward();
         optimizer->step();
       });
+}
+
+// One tensor under two names, which LibTorch's parameters() then lists twice.
+struct TiedImpl : torch::nn::Cloneable<TiedImpl> {
+  TiedImpl() { reset(); }
+  void reset() override {
+    table = register_module("table", torch::nn::Embedding(20, 6));
+    head = register_parameter("head", table->weight);
+  }
+  Tensor forward(const Tensor& ids) {
+    return torch::nn::functional::linear(table(ids).tanh(), head);
+  }
+  torch::nn::Embedding table{nullptr};
+  Tensor head;
+};
+TORCH_MODULE(Tied);
+
+TEST(Gradient, OfATensorWithTwoNamesIsThatOfOneProcess) {
+  torch::manual_seed(1);
+  const Batch all{torch::randint(20, {11, 5}, torch::kInt64),
+                  torch::randint(20, {11, 5}, torch::kInt64)};
+  const auto step = [](Tied& net, const Batch& batch) {
+    return cohort::token_cross_entropy(net->forward(batch.data), batch.target);
+  };
+  expect_the_gradient_of_one_process<Tied, Batch>(
+      [] {
+        torch::manual_seed(2);
+        return Tied();
+      },
+      all,
+      [&](Tied& net) {
+        return std::vector<cohort::Phase>{{"", unit_sgd({net->head}), step}};
+      },
+      [&](Tied& net) {
+        step(net, all).mean.backward();
+        unit_sgd({net->head})->step();
+      },
+      /*jobs=*/{1});
+}
+
+TEST(Gradient, OfATensorWithTwoNamesIsNotSplitAmongReplicasOfAProcess) {
+  auto context = cohort::init(cohort::cluster::Environment{},
+                              {"--distribution_strategy=mirrored", "--num_replicas=2"});
+  Tied net;
+  const Batch all{torch::zeros({4, 5}, torch::kInt64), torch::zeros({4, 5}, torch::kInt64)};
+  const auto step = [](Tied& tied, const Batch& batch) {
+    return cohort::token_cross_entropy(tied->forward(batch.data), batch.target);
+  };
+  const auto train = [&](const cohort::Model& model) {
+    cohort::Trainer trainer(context.strategy(), model, unit_sgd({net->head}), step,
+                            {.batch_size = 4});
+    trainer.fit(std::make_shared<WholeBatch<Batch>>(all), {.epochs = 1, .progress = false});
+  };
+  try {
+    train(net);
+    FAIL() << "not refused";
+  } catch (const cohort::InvalidInput& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("one tensor as 'head' and 'table.weight'"));
+  }
+}
+
+TEST(Optimizer, ThatWouldUpdateATiedTensorTwiceIsRefused) {
+  auto context = cohort::init(cohort::cluster::Environment{}, {});
+  Tied net;
+  try {
+    cohort::Trainer trainer(context.strategy(), net, unit_sgd(net->parameters()),
+                            cohort::cross_entropy);
+    FAIL() << "not refused";
+  } catch (const cohort::InvalidInput& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("1 of its 2 parameters twice"));
+  }
+  context.leave();
 }
 
 struct NoisyPoints {

@@ -38,10 +38,10 @@ class ExamplesTest(ElasticTest):
 
 
 class TheSameBits(ExamplesTest):
-    def check(self, program):
+    def check(self, program, counts=(2, 3, 4)):
         text = self.alone(*program)
         weights = self.find_weights(text)
-        for count in (2, 3, 4):
+        for count in counts:
             self.assertEqual(self.find_weights(self.workers(count, *program)), weights, f"{count} workers")
         two = ["--distribution_strategy", "mirrored", "--num_replicas", "2"]
         self.assertEqual(self.find_weights(self.alone(*program, *two)), weights, "two replicas")
@@ -54,7 +54,7 @@ class TheSameBits(ExamplesTest):
         self.assertRegex(self.check(SHORT_GAN), r"\d of 8 clusters found")
 
     def test_of_multi_input(self):
-        self.check(SHORT_MULTI)
+        self.check(SHORT_MULTI, counts=[3])
 
     def test_of_the_written_text(self):
         def text(run):

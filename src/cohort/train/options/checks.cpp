@@ -135,11 +135,13 @@ void check_optimizers(const std::vector<Phase>& phases, const torch::nn::Module&
   std::unordered_set<const void*> given, own;
   for (const auto& item : module.named_parameters()) own.insert(item.value().unsafeGetTensorImpl());
   for (const Phase& phase : phases) {
-    std::size_t all = 0, foreign = 0;
+    std::size_t all = 0, foreign = 0, repeated = 0;
+    std::unordered_set<const void*> seen;
     for (const auto& group : phase.optimizer->param_groups())
       for (const torch::Tensor& parameter : group.params()) {
         ++all;
         if (!own.contains(parameter.unsafeGetTensorImpl())) ++foreign;
+        if (!seen.insert(parameter.unsafeGetTensorImpl()).second) ++repeated;
         given.insert(parameter.unsafeGetTensorImpl());
       }
     const std::string of = phase.name.empty() ? "" : fmt::format(" of phase '{}'", phase.name);
@@ -151,6 +153,12 @@ void check_optimizers(const std::vector<Phase>& phases, const torch::nn::Module&
                     foreign, all, of, module.name(), own.size()),
         "Make the optimizer over the parameters of the module that the Trainer gets "
         "(net->parameters()).");
+    expect(repeated == 0,
+           fmt::format("the optimizer{} has {} of its {} parameters twice, and would update them "
+                       "twice a step",
+                       of, repeated, all),
+           "Give it each tensor once: LibTorch's parameters() lists one that has two names (tied "
+           "weights) once for each.");
   }
   std::vector<std::string> untrained;
   for (const auto& item : module.named_parameters())
