@@ -82,6 +82,11 @@ examples::GptOptions GptFlags::model(const cohort::Tokenizer& tokens) const {
     options.vocabulary = vocabulary.value_or(std::max(options.vocabulary, tokens.vocabulary()));
   }
   examples::check(options);
+  if (tokens.vocabulary() > options.vocabulary)
+    throw cohort::InvalidInput(
+        fmt::format("the tokenizer has {} tokens, the model's vocabulary has {}",
+                    tokens.vocabulary(), options.vocabulary),
+        {.advice = "Give the tokenizer that the model was made for, or a larger --vocabulary."});
   return options;
 }
 

@@ -154,7 +154,7 @@ class Refusals(ExamplesTest):
                 (["--data", "nowhere.txt"], "--data 'nowhere.txt' does not exist"),
                 (["--data", "wrong"], "--data 'wrong' has no *.md or *.txt"),
                 (["--data", "short.txt"], "has 11 tokens"),
-                (["--vocabulary", "100"], "100"),
+                (["--vocabulary", "100"], "the tokenizer has 256 tokens, the model's vocabulary has 100"),
                 (["--init", "nowhere"], "nowhere/config.json"),
                 (["--init", "wrong"], "n_head"),
                 (["--tokenizer", "nowhere"], "nowhere"),
