@@ -68,6 +68,27 @@ class TheSameBits(ProgramTest):
         over_tcp = self.run_workers(2, "unshare", "--mount", MNIST, *SHORT)
         self.assertEqual(self.weights(over_tcp), self.weights(self.run_alone(MNIST, *SHORT)))
 
+    def test_mnist_whose_workers_divide_its_state(self):
+        alone = self.weights(self.run_alone(MNIST, *SHORT))
+        hosts = ["unshare", "--mount"] if os.geteuid() == 0 else []
+        for workers, shard, *where in ((3, "optimizer"), (2, "gradients"), (3, "parameters"), (2, "parameters", *hosts)):
+            text = self.run_workers(workers, *where, MNIST, *SHORT, "--shard", shard)
+            self.assertEqual(self.weights(text), alone, f"{workers} workers, --shard {shard}")
+
+    def test_shard_is_refused_where_it_cannot_be(self):
+        unknown = self.run_job("-n", 2, "--", MNIST, *SHORT, "--shard", "everything")
+        self.assertNotEqual(unknown.code, 0)
+        self.assertRegex(unknown.stderr, "everything.*optimizer")
+        shutil.rmtree(self.output)
+        elastic = self.run_job("-n", "1:2", "--elastic", "--", MNIST, *SHORT, "--shard", "optimizer")
+        self.assertNotEqual(elastic.code, 0)
+        self.assertRegex(elastic.stderr, "shard.*elastic")
+        shutil.rmtree(self.output)
+        servers = self.run_job("-n", 2, "--ps", 1, "--", MNIST, *SHORT, "--shard", "optimizer",
+                               "--distribution_strategy", "parameter_server")
+        self.assertNotEqual(servers.code, 0)
+        self.assertRegex(servers.stderr, "shard.*server")
+
     def test_resnet_with_batch_norm_and_augmentation(self):
         write_cifar(self.folder / "cifar-10-batches-bin")
         words = [RESNET, "--data_dir", "cifar-10-batches-bin/", "--virtual_shards", "4", "--batch_size",

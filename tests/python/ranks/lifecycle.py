@@ -83,6 +83,7 @@ def closed_while_a_thread_waits():
     waiting.start()
     time.sleep(0.1)
     assert not hvd.poll(handle) and waiting.is_alive()
+    hvd.barrier()  # a rank that is late has looked, too
     hvd.shutdown()
     waiting.join(timeout=5)
     wait(lambda: hvd.synchronize(handle))

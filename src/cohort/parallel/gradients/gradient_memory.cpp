@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 namespace cohort::parallel {
@@ -18,39 +19,73 @@ struct InUse {
 };
 thread_local std::vector<InUse> in_use;
 
-// Empty when no pool has such a block.
-at::DataPtr from_pools(std::size_t bytes) {
-  for (const InUse& use : in_use) {
-    if (std::find(use.sizes->begin(), use.sizes->end(), bytes) == use.sizes->end()) continue;
-    auto block = use.pool->take(bytes);
-    if (!block) continue;
+// The pools' blocks that tensors have, by their address. LibTorch also takes memory without a tensor
+// around it (Allocator::raw_allocate) and gives it back by its address alone.
+class BlocksOut {
+ public:
+  void* add(std::unique_ptr<BlockPool::Block> block) {
     void* data = block->memory.get();
-    const auto give_back = [](void* context) {
-      BlockPool::give_back(
-          std::unique_ptr<BlockPool::Block>(static_cast<BlockPool::Block*>(context)));
-    };
-    return {data, block.release(), give_back, at::Device(at::kCPU)};
+    std::lock_guard lock(mutex_);
+    blocks_[data] = std::move(block);
+    return data;
   }
-  return {};
-}
+
+  std::unique_ptr<BlockPool::Block> remove(void* data) {  // nullptr: it is no pool's
+    std::lock_guard lock(mutex_);
+    auto found = blocks_.extract(data);
+    return found ? std::move(found.mapped()) : nullptr;
+  }
+
+  // Tensors may go after the program's static objects.
+  static BlocksOut& of_this_process() {
+    static auto* const blocks = new BlocksOut;
+    return *blocks;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<void*, std::unique_ptr<BlockPool::Block>> blocks_;
+};
 
 // Signatures differ between versions of LibTorch: allocate() is const in some, copy_data() is not
 // in all; so there is one of each kind, and no `override`.
 class PoolsFirst final : public at::Allocator {
  public:
-  explicit PoolsFirst(at::Allocator* others) : others_(others) {}
+  explicit PoolsFirst(at::Allocator* others) : others_(others) {
+    delete_others = others->raw_deleter();
+  }
 
   at::DataPtr allocate(std::size_t bytes) const {
     if (at::DataPtr memory = from_pools(bytes)) return memory;
     return others_->allocate(bytes);
   }
   at::DataPtr allocate(std::size_t bytes) { return std::as_const(*this).allocate(bytes); }
-  at::DeleterFnPtr raw_deleter() const { return others_->raw_deleter(); }
+  at::DeleterFnPtr raw_deleter() const { return delete_others ? give_back : nullptr; }
   void copy_data(void* to, const void* from, std::size_t bytes) const {
     std::memcpy(to, from, bytes);
   }
 
  private:
+  // Empty when no pool has such a block.
+  static at::DataPtr from_pools(std::size_t bytes) {
+    for (const InUse& use : in_use) {
+      if (std::find(use.sizes->begin(), use.sizes->end(), bytes) == use.sizes->end()) continue;
+      auto block = use.pool->take(bytes);
+      if (!block) continue;
+      void* data = BlocksOut::of_this_process().add(std::move(block));
+      return {data, data, give_back, at::Device(at::kCPU)};
+    }
+    return {};
+  }
+
+  static void give_back(void* data) {
+    if (auto block = BlocksOut::of_this_process().remove(data))
+      BlockPool::give_back(std::move(block));
+    else
+      delete_others(data);
+  }
+
+  static inline at::DeleterFnPtr delete_others = nullptr;
   at::Allocator* others_;
 };
 

@@ -1,5 +1,6 @@
 #include "cohort/parallel/gradients/gradient_memory.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -83,6 +84,22 @@ TEST(GradientMemory, WhatOtherRanksReadIsTheGroupsOwn) {
   others.reset();
   mine.reset();
   EXPECT_EQ(own->take(kBytes)->memory.get(), place);
+}
+
+// As LibTorch's kernels take scratch memory.
+TEST(GradientMemory, MemoryWithoutATensorComesAndGoesByItsAddress) {
+  const auto group = collective::make_group_of_one();
+  const auto own = BlockPool::of_this_process();
+  const GradientMemory memory(*group, own);
+  const GradientMemory::Use use(memory, kMine, kSizes);
+  at::Allocator* allocator = c10::GetCPUAllocator();
+  void* block = allocator->raw_allocate(kBytes);
+  EXPECT_NE(made_here(), block);  // it is taken
+  void* ordinary = allocator->raw_allocate(kBytes + 64);
+  allocator->raw_deallocate(ordinary);
+  allocator->raw_deallocate(block);
+  const torch::Tensor a = torch::empty({kElements}), b = torch::empty({kElements});
+  EXPECT_TRUE(a.data_ptr() == block || b.data_ptr() == block);  // it waited in the pool
 }
 
 TEST(GradientMemory, StorageThatGrowsLeavesThePool) {
