@@ -1,5 +1,7 @@
 #include "cohort/parallel/activations/used_tensors.h"
 
+#include "cohort/parallel/tensors/operation_inputs.h"
+
 namespace cohort::parallel {
 
 namespace {
@@ -34,7 +36,7 @@ void UsedTensors::note(UsedTensors& scope, const c10::IValue& input) {
 std::unique_ptr<at::ObserverContext> UsedTensors::on_operation(
     const at::RecordFunction& operation) {
   if (innermost_used != nullptr)
-    for (const c10::IValue& input : operation.inputs()) note(*innermost_used, input);
+    for (const c10::IValue& input : inputs_of(operation)) note(*innermost_used, input);
   return nullptr;
 }
 

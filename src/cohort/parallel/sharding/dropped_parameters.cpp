@@ -11,6 +11,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/parallel/tensors/operation_inputs.h"
 
 namespace cohort::parallel {
 
@@ -75,7 +76,7 @@ struct ParameterTouches {
     {
       const std::shared_lock lock(mutex);
       if (places.empty()) return;
-      for (const c10::IValue& input : operation.inputs()) find(input, used);
+      for (const c10::IValue& input : inputs_of(operation)) find(input, used);
     }
     try {
       for (const auto& [owner, units] : used) owner->touch(units, outermost);
