@@ -219,7 +219,7 @@ void ReplicaTrainer::run_micro_batch(TrainedPhase& phase, const StepInfo& info,
   faults.reach("forward", info.step);
   Loss loss;
   {
-    AutocastScope autocast(options_.precision, replica().device);
+    const Autocast autocast(options_.precision, replica().device);
     loss = phase.step(model_, batch);
   }
   check_loss(loss, loss.weight.number() != 0.0);
@@ -281,7 +281,7 @@ Sums ReplicaTrainer::evaluate(const TrainingStep& step, MeasuredSums::What what,
   for (std::int64_t i = own.begin; i < own.end; ++i) {
     const AnyBatch batch = batch_in_order(data, batch_size, i).to(replica().device);
     const auto random = random_numbers_of(i);
-    AutocastScope autocast(options_.precision, replica().device);
+    const Autocast autocast(options_.precision, replica().device);
     const Loss loss = step(model_, batch);
     check_loss(loss, false);
     measured_.begin_item();
@@ -301,7 +301,7 @@ torch::Tensor ReplicaTrainer::predict(const SampleSource& data, const Prediction
   for (std::int64_t i = own.begin; i < own.end; ++i) {
     const AnyBatch batch = batch_in_order(data, batch_size, i).to(replica().device);
     const auto random = random_numbers_of(i);
-    AutocastScope autocast(options_.precision, replica().device);
+    const Autocast autocast(options_.precision, replica().device);
     outputs.push_back(prediction(model_, batch).to(torch::kCPU));
     check_prediction(outputs.back(), batch.size());
   }

@@ -35,7 +35,6 @@ class Autocast {
   bool was_on_;
   torch::Dtype type_before_;
 };
-using AutocastScope = Autocast;
 
 struct LossScaleOptions {
   double initial_scale = 65536;
