@@ -15,6 +15,10 @@ void LearningRateSchedule::update(FitState& fit) {
   fit.learning_rate().set_factor(name_, factor(fit.epochs_done(), fit));
 }
 
+double half_cosine(double part, double least) {
+  return least + (1 - least) * (1 + std::cos(std::numbers::pi * std::min(part, 1.0))) / 2;
+}
+
 LearningRateWarmup::LearningRateWarmup(double epochs, double target)
     : LearningRateSchedule("warmup"), epochs_(epochs), target_(target) {
   expect(epochs >= 0, fmt::format("LearningRateWarmup: epochs must be 0 or more, got {}", epochs),
@@ -60,8 +64,7 @@ CosineDecay::CosineDecay(double epochs, double least)
 
 double CosineDecay::factor(double epochs_done, const FitState& fit) const {
   double epochs = epochs_ > 0 ? epochs_ : static_cast<double>(fit.epochs);
-  double part = std::min(epochs_done / epochs, 1.0);
-  return least_ + (1 - least_) * (1 + std::cos(std::numbers::pi * part)) / 2;
+  return half_cosine(epochs_done / epochs, least_);
 }
 
 }  // namespace cohort::train

@@ -21,12 +21,16 @@ class LearningRateSchedule : public Callback {
 
  protected:
   explicit LearningRateSchedule(std::string name) : name_(std::move(name)) {}
-  virtual double factor(double epochs_done, const FitState& fit) const = 0;
+  const std::string& name() const { return name_; }
 
  private:
+  virtual double factor(double epochs_done, const FitState& fit) const = 0;
   void update(FitState& fit);
   std::string name_;
 };
+
+// Half a cosine: from 1, where `part` is 0, down to `least` where it is 1 or more.
+double half_cosine(double part, double least);
 
 // From the base rate to `target` times it, in a straight line over the first `epochs`; a large
 // batch wants a large rate, but not at once. target 0: the number of replicas.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <utility>
 
 #include "cohort/train/options/checks.h"
@@ -12,19 +11,19 @@
 namespace cohort::train {
 
 StepSchedule::StepSchedule(Factor factor, std::string name)
-    : name_(std::move(name)), factor_(std::move(factor)) {
+    : LearningRateSchedule(std::move(name)), factor_(std::move(factor)) {
   expect(factor_ != nullptr, "StepSchedule has no function",
          "Give one from the step to the factor of the base rate.");
 }
 
-double StepSchedule::factor(std::int64_t step, const FitState&) const { return factor_(step); }
+double StepSchedule::factor_of(std::int64_t step, const FitState&) const { return factor_(step); }
 
-void StepSchedule::update(FitState& fit) {
-  const double value = factor(fit.step, fit);
+double StepSchedule::factor(double, const FitState& fit) const {
+  const double value = factor_of(fit.step, fit);
   expect(value >= 0 && std::isfinite(value),
-         fmt::format("{} gave the factor {} for step {}", name_, value, fit.step),
+         fmt::format("{} gave the factor {} for step {}", name(), value, fit.step),
          "Return a finite number, 0 or more.");
-  fit.learning_rate().set_factor(name_, value);
+  return value;
 }
 
 WarmupCosine::WarmupCosine(WarmupCosineOptions options)
@@ -42,7 +41,7 @@ WarmupCosine::WarmupCosine(WarmupCosineOptions options)
          "Give the part of the base rate that is left at the end.");
 }
 
-double WarmupCosine::factor(std::int64_t step, const FitState& fit) const {
+double WarmupCosine::factor_of(std::int64_t step, const FitState& fit) const {
   const std::int64_t warmup = options_.warmup_steps;
   if (step < warmup) return static_cast<double>(step + 1) / static_cast<double>(warmup);
   std::int64_t steps = options_.steps;
@@ -51,8 +50,7 @@ double WarmupCosine::factor(std::int64_t step, const FitState& fit) const {
     if (fit.max_steps > 0) steps = std::min(steps, fit.max_steps);
   }
   const auto left = static_cast<double>(std::max<std::int64_t>(steps - warmup, 1));
-  const double part = std::min(static_cast<double>(step - warmup) / left, 1.0);
-  return options_.least + (1 - options_.least) * (1 + std::cos(std::numbers::pi * part)) / 2;
+  return half_cosine(static_cast<double>(step - warmup) / left, options_.least);
 }
 
 }  // namespace cohort::train

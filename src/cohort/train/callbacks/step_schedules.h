@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "cohort/train/callbacks/callback.h"
+#include "cohort/train/callbacks/learning_rate_schedules.h"
 
 // Learning rates by steps: factors of the base rate, as those by epochs (learning_rate_schedules.h),
 // with which they multiply.
@@ -17,24 +17,17 @@ namespace cohort::train {
 //
 // It must be the same function on all workers, and keep no state. Several in one list need a name
 // each. Failure: InvalidInput for a factor that is negative or not finite.
-class StepSchedule : public Callback {
+class StepSchedule : public LearningRateSchedule {
  public:
   using Factor = std::function<double(std::int64_t step)>;
   explicit StepSchedule(Factor factor, std::string name = "step_schedule");
 
-  CallbackOrder order() const override { return CallbackOrder::learning_rate; }
-  bool requests_in_steps() const override { return false; }
-  void on_train_begin(FitState& fit) override { update(fit); }
-  void on_epoch_begin(FitState& fit) override { update(fit); }
-  void on_step_end(FitState& fit) override { update(fit); }
-
  protected:
-  explicit StepSchedule(std::string name) : name_(std::move(name)) {}
-  virtual double factor(std::int64_t step, const FitState& fit) const;
+  explicit StepSchedule(std::string name) : LearningRateSchedule(std::move(name)) {}
+  virtual double factor_of(std::int64_t step, const FitState& fit) const;
 
  private:
-  void update(FitState& fit);
-  std::string name_;
+  double factor(double epochs_done, const FitState& fit) const final;
   Factor factor_;
 };
 
@@ -52,7 +45,7 @@ class WarmupCosine : public StepSchedule {
   explicit WarmupCosine(WarmupCosineOptions options);
 
  private:
-  double factor(std::int64_t step, const FitState& fit) const override;
+  double factor_of(std::int64_t step, const FitState& fit) const override;
   WarmupCosineOptions options_;
 };
 
