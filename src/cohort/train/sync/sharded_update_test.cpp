@@ -282,6 +282,124 @@ TEST(Sharding, MemoryOfAWorkerIsAsTheFormulaSays) {
   }
 }
 
+// A gradient that is infinite in f16 at first, in one row of one parameter: where gradients are
+// divided, a single worker has it.
+struct SteepNetImpl : torch::nn::Cloneable<SteepNetImpl> {
+  SteepNetImpl() { reset(); }
+  void reset() override {
+    first =
+        register_module("first", torch::nn::Linear(torch::nn::LinearOptions(64, 301).bias(false)));
+    head = register_module("head", torch::nn::Linear(301, 3));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    const torch::Tensor y = first(x.flatten(1));
+    if (y.requires_grad())
+      y.register_hook([](torch::Tensor gradient) {
+        gradient = gradient.clone();
+        gradient.select(1, 300).mul_(3000);
+        return gradient;
+      });
+    return head(y);
+  }
+  torch::nn::Linear first{nullptr}, head{nullptr};
+};
+TORCH_MODULE(SteepNet);
+
+struct LastScale : Callback {
+  void on_step_end(FitState& fit) override {
+    if (fit.step == 1) first = fit.checkpoint().state.extra.at("loss_scale").get<double>();
+    if (fit.step == 12) last = fit.checkpoint().state.extra.at("loss_scale").get<double>();
+  }
+  double first = 0, last = 0;
+};
+
+TEST(Sharding, LeavesOutAStepThatIsNotFiniteOnOneWorker) {
+  std::string whole;
+  for (const auto& [replicas, shard] : {std::pair{1, Shard::none},
+                                        {2, Shard::none},
+                                        {2, Shard::optimizer},
+                                        {2, Shard::gradients},
+                                        {3, Shard::gradients},
+                                        {3, Shard::parameters}}) {
+    auto context = job_of(replicas);
+    torch::manual_seed(6);
+    SteepNet net;
+    auto scale = std::make_shared<LastScale>();
+    Trainer trainer(
+        context.strategy(), net, std::make_shared<torch::optim::Adam>(net->parameters(), 1e-2),
+        cross_entropy,
+        {.batch_size = 16, .virtual_shards = 4, .precision = Precision::f16, .shard = shard});
+    const FitResult fit = trainer.fit(small_images(48, false),
+                                      {.epochs = 4, .callbacks = {scale}, .progress = false});
+    EXPECT_EQ(scale->first, 32768) << "the first step was applied";
+    EXPECT_LT(scale->last, 32768);
+    EXPECT_GT(scale->last, 16) << "no step was applied";
+    if (whole.empty()) whole = fit.weights;
+    EXPECT_EQ(fit.weights, whole) << replicas << " " << to_string(shard);
+    context.leave();
+  }
+}
+
+// Two halves with an optimizer each; the second one's loss goes through the first.
+struct HalvesImpl : torch::nn::Cloneable<HalvesImpl> {
+  HalvesImpl() { reset(); }
+  void reset() override {
+    using namespace torch::nn;  // NOLINT
+    coder = register_module("coder", Sequential(Linear(64, 301), ReLU(), Linear(301, 64)));
+    judge =
+        register_module("judge", Sequential(Linear(64, 301), ReLU(), Dropout(0.2), Linear(301, 3)));
+  }
+  torch::nn::Sequential coder{nullptr}, judge{nullptr};
+};
+TORCH_MODULE(Halves);
+
+TEST(Sharding, DividesEveryPhaseAndResumesIt) {
+  const auto train = [](int replicas, Shard shard, FitOptions fit) {
+    auto context = job_of(replicas);
+    torch::manual_seed(6);
+    Halves net;
+    std::vector<Phase> phases{
+        {"judge", std::make_shared<torch::optim::Adam>(net->judge->parameters(), 1e-2),
+         [](Halves& halves, const Batch& batch) {
+           const auto x = batch.data.flatten(1);
+           return cross_entropy(halves->judge->forward(halves->coder->forward(x).detach()),
+                                batch.target);
+         }},
+        {"coder",
+         std::make_shared<torch::optim::SGD>(net->coder->parameters(),
+                                             torch::optim::SGDOptions(0.05).momentum(0.9)),
+         [](Halves& halves, const Batch& batch) {
+           const auto x = batch.data.flatten(1);
+           const auto code = halves->coder->forward(x);
+           return cross_entropy(halves->judge->forward(code), batch.target) +
+                  torch::mse_loss(code, x);
+         }}};
+    fit.progress = false;
+    Trainer trainer(context.strategy(), net, std::move(phases),
+                    {.batch_size = 16, .virtual_shards = 4, .clip_norm = 0.5, .shard = shard});
+    const FitResult result = trainer.fit(small_images(48, false), fit);
+    context.leave();
+    return result;
+  };
+  const auto validation = small_images(12, false);
+  const FitResult whole = train(1, Shard::none, {.epochs = 3, .validation = validation});
+  for (const Shard shard : {Shard::optimizer, Shard::gradients, Shard::parameters}) {
+    for (const int replicas : {2, 3}) {
+      const FitResult divided = train(replicas, shard, {.epochs = 3, .validation = validation});
+      EXPECT_EQ(divided.weights, whole.weights) << replicas << " " << to_string(shard);
+      EXPECT_EQ(divided.history, whole.history) << replicas << " " << to_string(shard);
+    }
+    ScratchFolder folder;
+    train(3, shard,
+          {.epochs = 3,
+           .max_steps = 4,
+           .callbacks = {std::make_shared<ModelCheckpoint>(folder.path().string())}});
+    EXPECT_EQ(train(2, shard, {.epochs = 3, .resume = folder.path().string()}).weights,
+              whole.weights)
+        << to_string(shard);
+  }
+}
+
 TEST(Sharding, RefusesWhatItCannotDivideByName) {
   const MakeAny lbfgs = [](WideNet& net) {
     return std::make_shared<torch::optim::LBFGS>(net->parameters());
