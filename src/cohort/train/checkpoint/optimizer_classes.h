@@ -105,23 +105,32 @@ struct Adagrad {
   }
 };
 
-// Calls use(Class{}) for the class of `optimizer`. A class derived from one of these may keep more
-// than the list says, so it is as unknown as any other: InvalidInput that ends in `advice`.
-template <typename Use>
-auto with_class(const torch::optim::Optimizer& optimizer, const std::string& advice, Use&& use) {
+// Calls use(Class{}) for the class of `optimizer`, or otherwise() for any other: a class derived from
+// one of these may keep more than the list says, so it is as unknown as the rest.
+template <typename Use, typename Otherwise>
+auto with_class_or(const torch::optim::Optimizer& optimizer, Use&& use, Otherwise&& otherwise) {
   const std::type_info& type = typeid(optimizer);
   if (type == typeid(torch::optim::SGD)) return use(Sgd{});
   if (type == typeid(torch::optim::Adam)) return use(Adam{});
   if (type == typeid(torch::optim::AdamW)) return use(AdamW{});
   if (type == typeid(torch::optim::RMSprop)) return use(RmsProp{});
   if (type == typeid(torch::optim::Adagrad)) return use(Adagrad{});
-  throw InvalidInput(
-      fmt::format("the optimizer is {}; known are SGD, Adam, AdamW, RMSprop and Adagrad of "
-                  "torch::optim",
-                  type == typeid(torch::optim::LBFGS)
-                      ? "LBFGS, whose history belongs to no single parameter"
-                      : "of the class " + c10::demangle(type.name())),
-      {.advice = advice});
+  return otherwise();
+}
+
+// The same; an unknown class is an InvalidInput that ends in `advice`.
+template <typename Use>
+auto with_class(const torch::optim::Optimizer& optimizer, const std::string& advice, Use&& use) {
+  return with_class_or(optimizer, use, [&]() -> decltype(use(Sgd{})) {
+    const std::type_info& type = typeid(optimizer);
+    throw InvalidInput(
+        fmt::format("the optimizer is {}; known are SGD, Adam, AdamW, RMSprop and Adagrad of "
+                    "torch::optim",
+                    type == typeid(torch::optim::LBFGS)
+                        ? "LBFGS, whose history belongs to no single parameter"
+                        : "of the class " + c10::demangle(type.name())),
+        {.advice = advice});
+  });
 }
 
 // The key of a parameter in Optimizer::state(): its address.

@@ -10,6 +10,7 @@ namespace {
 
 using optimizer_classes::state_key;
 using optimizer_classes::with_class;
+using optimizer_classes::with_class_or;
 using ps::UpdateRule;
 
 constexpr const char* kSlotAdvice =
@@ -57,6 +58,11 @@ const typename Class::State* state_of(const torch::optim::Optimizer& optimizer,
 }
 
 }  // namespace
+
+bool has_update_rules(const torch::optim::Optimizer& optimizer) {
+  return with_class_or(
+      optimizer, [](auto) { return true; }, [] { return false; });
+}
 
 std::vector<UpdateRule> update_rules(const torch::optim::Optimizer& optimizer) {
   return with_class(optimizer, kSlotAdvice, [&](auto known) {

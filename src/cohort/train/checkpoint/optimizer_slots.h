@@ -15,6 +15,9 @@
 // Call from the thread that trains, between steps.
 namespace cohort::train {
 
+// Whether the optimizer is of one of these classes.
+bool has_update_rules(const torch::optim::Optimizer& optimizer);
+
 // By parameter group. `lr` is left at 0: each update is told its own.
 std::vector<ps::UpdateRule> update_rules(const torch::optim::Optimizer& optimizer);
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numeric>
 #include <optional>
-#include <unordered_set>
 
 #include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
@@ -12,6 +11,7 @@
 #include "cohort/parallel/tensors/broadcast_state.h"
 #include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
+#include "cohort/train/model/optimizer_parameters.h"
 #include "cohort/train/options/checks.h"
 
 namespace cohort::train {
@@ -107,10 +107,9 @@ ReplicaTrainer::ReplicaTrainer(ReplicaSync& sync, Model model, const std::vector
 
 void ReplicaTrainer::broadcast_gradients(std::size_t phase) {
   parallel::NamedTensors gradients;
-  for (const auto& group : optimizer(phase).param_groups())
-    for (const torch::Tensor& parameter : group.params())
-      if (parameter.grad().defined())
-        gradients.emplace_back(fmt::format("gradient {}", gradients.size()), parameter.grad());
+  for (const torch::Tensor& parameter : parameters_of(optimizer(phase)))
+    if (parameter.grad().defined())
+      gradients.emplace_back(fmt::format("gradient {}", gradients.size()), parameter.grad());
   parallel::broadcast_parameters(*replica().group, gradients);
 }
 
@@ -126,10 +125,7 @@ std::vector<torch::Tensor> ReplicaTrainer::parameters_without(
     const torch::optim::Optimizer& optimizer) const {
   std::vector<torch::Tensor> others;
   if (replica().servers != nullptr) return others;
-  std::unordered_set<const void*> own;
-  for (const auto& group : optimizer.param_groups())
-    for (const torch::Tensor& parameter : group.params())
-      own.insert(parameter.unsafeGetTensorImpl());
+  const auto own = parameter_keys(optimizer);
   for (const torch::Tensor& parameter : model_.module().parameters())
     if (!own.contains(parameter.unsafeGetTensorImpl())) others.push_back(parameter);
   return others;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/train/model/optimizer_parameters.h"
 
 namespace cohort::train {
 namespace {
@@ -138,10 +139,7 @@ void GradScaler::unscale_(torch::optim::Optimizer& optimizer) {
   if (find(optimizer) != nullptr)
     throw InvalidInput("GradScaler: the gradients of this optimizer are divided already",
                        {.advice = "Call unscale_() once a step, and update() after the step."});
-  std::vector<torch::Tensor> parameters;
-  for (const auto& group : optimizer.param_groups())
-    parameters.insert(parameters.end(), group.params().begin(), group.params().end());
-  unscaled_.push_back({&optimizer, scale_.divide(parameters), false});
+  unscaled_.push_back({&optimizer, scale_.divide(parameters_of(optimizer)), false});
 }
 
 bool GradScaler::step(torch::optim::Optimizer& optimizer) {

@@ -13,6 +13,7 @@
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/train/checkpoint/safetensors.h"
+#include "cohort/train/model/optimizer_parameters.h"
 
 namespace cohort::train {
 namespace {
@@ -137,13 +138,12 @@ void check_optimizers(const std::vector<Phase>& phases, const torch::nn::Module&
   for (const Phase& phase : phases) {
     std::size_t all = 0, foreign = 0, repeated = 0;
     std::unordered_set<const void*> seen;
-    for (const auto& group : phase.optimizer->param_groups())
-      for (const torch::Tensor& parameter : group.params()) {
-        ++all;
-        if (!own.contains(parameter.unsafeGetTensorImpl())) ++foreign;
-        if (!seen.insert(parameter.unsafeGetTensorImpl()).second) ++repeated;
-        given.insert(parameter.unsafeGetTensorImpl());
-      }
+    for (const torch::Tensor& parameter : parameters_of(*phase.optimizer)) {
+      ++all;
+      if (!own.contains(parameter.unsafeGetTensorImpl())) ++foreign;
+      if (!seen.insert(parameter.unsafeGetTensorImpl()).second) ++repeated;
+      given.insert(parameter.unsafeGetTensorImpl());
+    }
     const std::string of = phase.name.empty() ? "" : fmt::format(" of phase '{}'", phase.name);
     expect(all > 0, fmt::format("the optimizer{} has no parameters", of),
            "Make it with those that it is to update, model->parameters().");

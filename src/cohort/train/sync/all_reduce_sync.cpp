@@ -9,7 +9,9 @@
 
 #include "cohort/base/error.h"
 #include "cohort/parallel/tensors/broadcast_state.h"
+#include "cohort/train/model/optimizer_parameters.h"
 #include "cohort/train/sync/named.h"
+#include "cohort/train/sync/one_pass_step.h"
 #include "cohort/train/sync/sums_table.h"
 
 namespace cohort::train {
@@ -18,10 +20,7 @@ namespace {
 // The parameters that the optimizer updates, by the module's names.
 parallel::NamedTensors updated_by(const torch::optim::Optimizer& optimizer,
                                   const torch::nn::Module& module) {
-  std::unordered_set<const void*> updated;
-  for (const auto& group : optimizer.param_groups())
-    for (const torch::Tensor& parameter : group.params())
-      updated.insert(parameter.unsafeGetTensorImpl());
+  std::unordered_set<const void*> updated = parameter_keys(optimizer);
   parallel::NamedTensors parameters;
   for (const auto& item : module.named_parameters())
     if (updated.erase(item.value().unsafeGetTensorImpl()) > 0)  // once, if it is shared
@@ -161,7 +160,7 @@ void AllReduceSync::apply_step(StepResult& result) {
     if (sharded_)
       sharded_->step();
     else
-      model_->optimizer.step();
+      step_in_one_pass(model_->optimizer);
     tables_->update(scale / factor);
   } else {
     tables_->drop_gradients();

@@ -14,6 +14,8 @@
 #include "cohort/parallel/tensors/text_exchange.h"
 #include "cohort/train/checkpoint/optimizer_clone.h"
 #include "cohort/train/checkpoint/optimizer_state.h"
+#include "cohort/train/model/optimizer_parameters.h"
+#include "cohort/train/sync/one_pass_step.h"
 
 namespace cohort::train {
 namespace {
@@ -103,11 +105,10 @@ void ShardedUpdate::add_parts(const parallel::NamedTensors& parameters) {
   std::unordered_map<const void*, std::string> names;
   for (const auto& [name, parameter] : parameters)
     names.emplace(parameter.unsafeGetTensorImpl(), name);
-  for (const auto& group : optimizer_.param_groups())
-    for (const torch::Tensor& parameter : group.params()) {
-      parts_.push_back({names[parameter.unsafeGetTensorImpl()], parameter, {}});
-      check_divisible(parts_.back().name, parameter);
-    }
+  for (const torch::Tensor& parameter : parameters_of(optimizer_)) {
+    parts_.push_back({names[parameter.unsafeGetTensorImpl()], parameter, {}});
+    check_divisible(parts_.back().name, parameter);
+  }
 }
 
 // Those of one module come and go together.
@@ -218,7 +219,7 @@ void ShardedUpdate::step() {
     part.slice.mutable_grad() = flat_slice(laid_out_like(part.parameter, part.parameter.grad()),
                                            partition_->slice(i, group_.rank()));
   }
-  own_->step();
+  step_in_one_pass(*own_);
   for (Part& part : parts_)
     if (part.slice.defined()) part.slice.mutable_grad().reset();
   gather_updated();
