@@ -15,6 +15,7 @@
 #include "cohort/parallel/strategies/make_strategy.h"
 #include "cohort/parallel/strategies/serve_parameters.h"
 #include "cohort/parallel/strategies/transport.h"
+#include "cohort/parallel/tensors/matrix_products.h"
 
 namespace cohort {
 
@@ -43,6 +44,14 @@ void choose_threads(const StrategyFlags& flags, const cluster::Role& role,
         "LibTorch's threads: {} in a worker's own loop ({}), {} in a Trainer's "
         "replica; --threads sets both",
         at::get_num_threads(), reason, std::max(1, flags.threads));
+}
+
+void choose_matmul(const StrategyFlags& flags, const cluster::Role& role) {
+  const auto chosen = parallel::choose_matrix_products(flags.matmul);
+  if (chosen == parallel::MatrixProducts::onednn && role.size > 1 && role.is_training() &&
+      role.rank == 0)
+    log::info(
+        "f32 matrices on the CPU are multiplied by oneDNN; --matmul torch leaves them to LibTorch");
 }
 
 }  // namespace
@@ -168,6 +177,7 @@ Context init(const cluster::Environment& environment, const std::vector<std::str
   parallel::check_transport(parsed.flags, role, environment);
 
   choose_threads(parsed.flags, role, environment);
+  choose_matmul(parsed.flags, role);
 
   Context context;
   context.state_ = std::make_shared<Context::State>();

@@ -32,6 +32,8 @@ void assign(StrategyFlags& flags, const std::string& name, const std::string& va
     flags.device = choose_flag(name, value, {"cpu", "cuda"});
   } else if (name == "--threads") {
     flags.threads = count_flag(name, value, 1, kMaxCount);
+  } else if (name == "--matmul") {
+    flags.matmul = parse_matrix_products(choose_flag(name, value, {"auto", "torch", "onednn"}));
   } else if (name == "--transport") {
     flags.transport = choose_flag(name, value, {"native", "mpi"});
   } else if (name == "--shard") {
@@ -109,6 +111,9 @@ std::vector<FlagHelp> strategy_flags_help() {
       {"--num_replicas", "N", "replicas a worker, without --num_gpus (default 1)"},
       {"--device", "cpu|cuda", "where replicas compute (default: cuda with --num_gpus, else cpu)"},
       {"--threads", "N", "computing threads a replica (default 1; results depend on it)"},
+      {"--matmul", "auto|torch|onednn",
+       "what multiplies f32 matrices on the CPU: LibTorch's choice, or oneDNN (auto: on processors "
+       "with AVX-512 that are not Intel's); results depend on it"},
       {"--transport", "native|mpi",
        "what moves data between workers: Cohort's own engine (default), or the MPI that started "
        "them"},

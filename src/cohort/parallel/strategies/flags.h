@@ -6,6 +6,7 @@
 #include "cohort/parallel/sharding/shard.h"
 #include "cohort/parallel/strategies/flag_help.h"
 #include "cohort/parallel/strategies/server_flags.h"
+#include "cohort/parallel/tensors/matrix_products.h"
 
 // The flags that every Cohort program understands, whatever flags it has of its own.
 // Pure functions and values.
@@ -22,6 +23,9 @@ struct StrategyFlags {
   // see init(). LibTorch cuts sums by the number of threads, so results have the same bits only
   // where this number is the same.
   int threads = 0;
+  // auto|torch|onednn: the library that multiplies f32 matrices on the CPU. Results have the same
+  // bits only where it is the same.
+  parallel::MatrixProducts matmul = parallel::MatrixProducts::automatic;
   // native|mpi: whose engine moves data between the workers. mpi: that of the MPI which started
   // them (transport.h says where that is refused).
   std::string transport = "native";

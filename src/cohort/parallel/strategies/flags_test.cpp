@@ -40,6 +40,14 @@ TEST(Flags, SaysWhatWorkersDivide) {
   EXPECT_THAT(refusal({"--shard=zero"}), AllOf(HasSubstr("'zero'"), HasSubstr("gradients")));
 }
 
+TEST(Flags, SaysWhatMultipliesMatrices) {
+  EXPECT_EQ(take_strategy_flags({}).flags.matmul, MatrixProducts::automatic);
+  EXPECT_EQ(take_strategy_flags({"--matmul=torch"}).flags.matmul, MatrixProducts::torch);
+  EXPECT_EQ(take_strategy_flags({"--matmul", "onednn"}).flags.matmul, MatrixProducts::onednn);
+  EXPECT_THAT(refusal({"--matmul=mkl"}), AllOf(HasSubstr("--matmul is 'mkl'"), HasSubstr("auto"),
+                                               HasSubstr("torch"), HasSubstr("onednn")));
+}
+
 TEST(Flags, StopsAtALoneDoubleDash) {
   const auto parsed = take_strategy_flags({"--num_replicas=2", "--", "--num_replicas=x"});
   EXPECT_EQ(parsed.flags.num_replicas, 2);
