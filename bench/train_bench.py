@@ -7,21 +7,16 @@ rounds counts. Verified: Cohort's workers end with the same weights; its loss ag
 """
 
 import argparse
-import json
 import pathlib
-import re
 import statistics
 import subprocess
 import sys
-import tempfile
 
+from jobs import BIN, ROOT, run_job
 from targets import Targets
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-BIN = ROOT / "build" / "bin"
 WORKER = str(BIN / "train_bench_worker")
 ONE_THREAD = ["--threads", "1"]  # as a Trainer and DDP's side have, on machines with more cores too
-LIMIT = 300  # seconds for one job
 CASES = {"resnet20": {"batch": 128, "warmup": 2, "steps": 6},
          "mlp": {"batch": 64, "warmup": 4, "steps": 20},
          "gpt": {"batch": 4, "warmup": 2, "steps": 12}}  # runs of 128 tokens
@@ -38,18 +33,6 @@ def python():
                 [candidate, "-c", "import torch.distributed, numpy"], capture_output=True).returncode:
             return str(candidate)
     return None
-
-
-def run_job(workers, program):
-    """Every worker's measurement, in rank order."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [str(BIN / "cohort"), "run", "-q", "-n", str(workers), "--output", folder + "/job",
-                   "--", *program]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
-    lines = re.findall(r"measured ({.*})", done.stdout)
-    if done.returncode != 0 or len(lines) != workers:
-        sys.exit(f"train_bench: {' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
-    return sorted(map(json.loads, lines), key=lambda line: line["rank"])
 
 
 def total(measured):
