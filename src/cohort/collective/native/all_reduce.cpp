@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <vector>
 
+#include "cohort/collective/native/turns.h"
 #include "cohort/collective/reduction/kernels.h"
 #include "cohort/collective/reduction/reduce_tree.h"
 #include "cohort/collective/reduction/slices.h"
@@ -12,12 +12,6 @@
 namespace cohort::collective {
 
 namespace {
-
-using Mark = LocalChannel::Mark;
-
-// How many turns of the staged pipeline members may be apart.
-constexpr std::uint64_t kAhead = 2;
-static_assert(LocalChannel::kStagingBuffers >= 3 * kAhead);
 
 // Reduced at a time into the output, and from there, while it is in the first-level cache, copied
 // into staging.
@@ -59,21 +53,18 @@ void reduce_direct(LocalChannel& channel, const Agreement& agreement, const Call
     if (receives(call, i)) outputs.push_back(arena.resolve(record.out) + slice.from * bytes);
   }
   TreeReducer(reduction_of(call, channel.size())).run(inputs, outputs, slice.count);
-  const std::uint64_t window = channel.first_window();
-  channel.advance(1);
-  channel.post(Mark::consumed, window + 1);
-  channel.await_all(Mark::consumed, window + 1, deadline);
+  meet(channel, deadline);
 }
 
-// A pipeline of windows. For window k each member
+// A pipeline of three stages. For window k each member
 //   stages   copies the others' slices of its input into its staging buffer, in turn k;
 //   reduces  its own slice from its own input and the others' staging, into its own output and the
-//            free lane of its own staging, kAhead turns later;
-//   copies   the others' results out, kAhead turns after that.
-// A turn starts when all members have finished the turn kAhead before it: what the others staged
-// for this turn's reduction and reduced for its copies is there, and they no longer read the buffer
-// that this turn stages into, last used 3 * kAhead windows before. So there is one wait a turn.
-// Only others read what a member stages: StagingChoice says whether past the caches.
+//            free lane of its own staging, kTurnsAhead turns later;
+//   copies   the others' results out, kTurnsAhead turns after that.
+// Others no longer read the buffer that a turn stages into: it was last used 3 * kTurnsAhead
+// windows before.
+static_assert(LocalChannel::kStagingBuffers >= 3 * kTurnsAhead);
+
 class StagedReduce {
  public:
   StagedReduce(LocalChannel& channel, const Call& call, Deadline deadline)
@@ -89,23 +80,12 @@ class StagedReduce {
         inputs_(static_cast<std::size_t>(channel.size())) {}
 
   void run() {
-    const std::uint64_t turns = windows_ + 2 * kAhead;
-    channel_.advance(turns);
-    StagingChoice& choice = channel_.staging_choice();
-    choice.begin_call(windows_);
-    auto last = std::chrono::steady_clock::now();
-    for (std::uint64_t turn = 0; turn < turns; ++turn) {
-      past_caches_ = choice.past_caches(turn);
-      if (turn >= kAhead) channel_.await_all(Mark::consumed, first_ + turn + 1 - kAhead, deadline_);
-      if (turn >= 2 * kAhead) copy_out(turn - 2 * kAhead);
-      if (turn >= kAhead && turn - kAhead < windows_) reduce(turn - kAhead);
+    take_turns(channel_, windows_, 3, deadline_, [this](std::uint64_t turn, bool past_caches) {
+      past_caches_ = past_caches;
+      if (turn >= 2 * kTurnsAhead) copy_out(turn - 2 * kTurnsAhead);
+      if (turn >= kTurnsAhead && turn - kTurnsAhead < windows_) reduce(turn - kTurnsAhead);
       if (turn < windows_) stage(turn);
-      channel_.post(Mark::consumed, first_ + turn + 1);
-      if (!choice.trial()) continue;
-      const auto now = std::chrono::steady_clock::now();
-      choice.took(turn, now - last);
-      last = now;
-    }
+    });
   }
 
  private:

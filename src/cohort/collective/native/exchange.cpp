@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <vector>
 
+#include "cohort/collective/native/turns.h"
 #include "cohort/collective/reduction/kernels.h"
 
 namespace cohort::collective {
 
 namespace {
 
-using Mark = LocalChannel::Mark;
+// A pipeline of two stages: each member copies a window of each piece into its staging buffer, and
+// reads the others' kTurnsAhead turns later.
+static_assert(LocalChannel::kStagingBuffers >= 2 * kTurnsAhead);
 
 class Staged {
  public:
@@ -22,16 +25,12 @@ class Staged {
         chunks_(static_cast<std::size_t>(channel.size())) {}
 
   void run(const Consume& consume) {
-    const std::uint64_t first = channel_.first_window();
-    const std::uint64_t windows = count_windows();
-    channel_.advance(windows);
-    if (windows > 0) stage(first, 0);
-    for (std::uint64_t k = 0; k < windows; ++k) {
-      if (k + 1 < windows) stage(first, k + 1);
-      channel_.await_all(Mark::staged, first + k + 1, deadline_);
-      read(first, k, consume);
-      channel_.post(Mark::consumed, first + k + 1);
-    }
+    const std::uint64_t first = channel_.first_window(), windows = count_windows();
+    if (windows == 0) return;
+    take_turns(channel_, windows, 2, deadline_, [&](std::uint64_t turn, bool past_caches) {
+      if (turn >= kTurnsAhead) read(first, turn - kTurnsAhead, consume);
+      if (turn < windows) stage(first, turn, past_caches);
+    });
   }
 
  private:
@@ -51,19 +50,15 @@ class Staged {
     return {whole.offset + from, std::min(lane_, whole.bytes - from)};
   }
 
-  void stage(std::uint64_t first, std::uint64_t k) {
-    const std::uint64_t window = first + k;
-    if (window >= LocalChannel::kStagingBuffers)
-      channel_.await_all(Mark::consumed, window + 1 - LocalChannel::kStagingBuffers, deadline_);
-    std::byte* buffer = channel_.staging(channel_.index(), window);
+  void stage(std::uint64_t first, std::uint64_t k, bool past_caches) {
+    std::byte* buffer = channel_.staging(channel_.index(), first + k);
     for (int piece = 0; piece < plan_.pieces; ++piece) {
       if (plan_.pieces > 1 && piece == channel_.index()) continue;
       const Extent extent = part(channel_.index(), piece, k);
       if (extent.bytes > 0)
-        copy_around_cache(buffer + lane_ * static_cast<std::size_t>(piece), in_ + extent.offset,
-                          extent.bytes);
+        (past_caches ? copy_around_cache : copy_bytes)(
+            buffer + lane_ * static_cast<std::size_t>(piece), in_ + extent.offset, extent.bytes);
     }
-    channel_.post(Mark::staged, window + 1);
   }
 
   void read(std::uint64_t first, std::uint64_t k, const Consume& consume) {
@@ -109,10 +104,7 @@ void exchange(LocalChannel& channel, const Agreement& agreement, const std::byte
   }
   consume(0, chunks);
   if (agreement.mode == Mode::inlined) return;
-  const std::uint64_t window = channel.first_window();
-  channel.advance(1);
-  channel.post(Mark::consumed, window + 1);
-  channel.await_all(Mark::consumed, window + 1, deadline);
+  meet(channel, deadline);
 }
 
 }  // namespace cohort::collective

@@ -35,7 +35,7 @@ using Consume = std::function<void(std::size_t offset, std::span<const Chunk> ch
 //   inlined: no more waiting; the data came with the descriptions.
 //   direct:  one call of `consume` with everything, then a wait until all have read.
 //   staged:  every member copies a window of each piece into a staging buffer while the others read
-//            the window before: each byte is copied once more than in direct.
+//            an earlier one (turns.h): each byte is copied once more than in direct.
 void exchange(LocalChannel& channel, const Agreement& agreement, const std::byte* in,
               const ExchangePlan& plan, const Consume& consume, Deadline deadline);
 

@@ -11,10 +11,7 @@ struct alignas(64) LocalChannel::Header {
 };
 
 struct alignas(64) LocalChannel::MemberBlock {
-  struct alignas(64) Counter {
-    std::atomic<std::uint64_t> value;
-  };
-  Counter marks[3];
+  std::atomic<std::uint64_t> finished;  // windows
   alignas(64) std::atomic<std::uint32_t> ready;
   std::atomic<std::uint32_t> left;
   SharedRef staging;
@@ -116,29 +113,25 @@ void LocalChannel::await_all_published(std::uint64_t sequence, Deadline deadline
       [&] { return missing; }, deadline, {});
 }
 
-std::atomic<std::uint64_t>& LocalChannel::mark_of(int member, Mark mark) const {
-  return block(member).marks[static_cast<std::size_t>(mark)].value;
+std::atomic<std::uint64_t>& LocalChannel::finished_by(int member) const {
+  return block(member).finished;
 }
 
-void LocalChannel::post(Mark mark, std::uint64_t value) {
-  mark_of(index(), mark).store(value);
+void LocalChannel::finish(std::uint64_t windows) {
+  finished_by(index()).store(windows);
   for (int i = 0; i < size(); ++i)
     if (i != index()) domain_->notify(i);
 }
 
-void LocalChannel::await_all(Mark mark, std::uint64_t value, Deadline deadline) {
+void LocalChannel::await_all_finished(std::uint64_t windows, Deadline deadline) {
   int missing = 0;
   wait(
       [&] {
-        while (missing < size() && (missing == index() || mark_of(missing, mark).load() >= value))
+        while (missing < size() && (missing == index() || finished_by(missing).load() >= windows))
           ++missing;
         return missing == size();
       },
       [&] { return missing; }, deadline, {});
-}
-
-void LocalChannel::await(int member, Mark mark, std::uint64_t value, Deadline deadline) {
-  wait([&] { return mark_of(member, mark).load() >= value; }, [&] { return member; }, deadline, {});
 }
 
 std::byte* LocalChannel::staging(int member, std::uint64_t window) const {

@@ -51,8 +51,6 @@ class LocalChannel {
   static constexpr int kStagingBuffers = 6;
   static constexpr std::size_t kStagingBytes = 256 << 10;  // of each buffer
 
-  enum class Mark { staged, reduced, consumed };
-
   struct alignas(64) Slot {
     std::atomic<std::uint64_t> sequence;
     CallRecord record;
@@ -84,12 +82,11 @@ class LocalChannel {
   void publish(std::uint64_t sequence);                             // own slot is complete
   void await_all_published(std::uint64_t sequence, Deadline deadline);
 
-  // --- windows: numbered through the life of the channel, so that marks never fall ---
+  // --- windows: numbered through the life of the channel, so that the marks of members never fall
   std::uint64_t first_window() const { return windows_; }
   void advance(std::uint64_t windows) { windows_ += windows; }
-  void post(Mark mark, std::uint64_t value);
-  void await_all(Mark mark, std::uint64_t value, Deadline deadline);
-  void await(int member, Mark mark, std::uint64_t value, Deadline deadline);
+  void finish(std::uint64_t windows);  // this member has done with so many
+  void await_all_finished(std::uint64_t windows, Deadline deadline);
   std::byte* staging(int member, std::uint64_t window) const;
   StagingChoice& staging_choice() { return staging_choice_; }
 
@@ -135,7 +132,7 @@ class LocalChannel {
   struct MemberBlock;
   Header& header() const;
   MemberBlock& block(int member) const;
-  std::atomic<std::uint64_t>& mark_of(int member, Mark mark) const;
+  std::atomic<std::uint64_t>& finished_by(int member) const;
   int dead_member() const;  // or -1
   [[noreturn]] void give_up(int member, const std::string& during);
 
