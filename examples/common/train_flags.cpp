@@ -28,6 +28,8 @@ void TrainFlags::declare(CLI::App& app) {
   app.add_option("--accumulate", accumulate, "micro-batches a shard")->capture_default_str();
   app.add_option("--clip_norm", clip_norm, "greatest norm of the gradient; 0: any")
       ->capture_default_str();
+  app.add_option("--loader_threads", loader_threads, "that read batches ahead, a replica")
+      ->capture_default_str();
   app.add_option("--precision", precision, "f32, bf16 or f16")->capture_default_str();
   app.add_option("--compression", compression, "of gradients on the wire: none, f16 or bf16")
       ->capture_default_str();
@@ -56,8 +58,10 @@ cohort::TrainerOptions TrainFlags::trainer_options(const cohort::Context& contex
 }
 
 cohort::FitOptions TrainFlags::fit_options(const cohort::Context& context) const {
-  cohort::FitOptions options{
-      .epochs = train_epochs, .max_steps = max_steps, .fast_dev_run = fast_dev_run};
+  cohort::FitOptions options{.epochs = train_epochs,
+                             .max_steps = max_steps,
+                             .fast_dev_run = fast_dev_run,
+                             .loader_threads = loader_threads};
   std::filesystem::path folder = model_dir.empty() ? context.output() : model_dir;
   if (folder.empty()) {
     if (resume || trace)

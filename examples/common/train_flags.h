@@ -26,6 +26,7 @@ struct TrainFlags {
   bool trace = false;
   int accumulate = 1;
   double clip_norm = 0;
+  int loader_threads = 1;
   std::string precision = "f32";
   std::string compression = "none";
 

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <limits>
+#include <mutex>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/scratch_folder_test.h"
@@ -21,6 +24,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using namespace testing;
+using namespace std::chrono_literals;
 
 struct Outcome {
   FitResult fit;
@@ -63,6 +67,47 @@ TEST(Trainer, GivesTheSameBitsForAnyNumberOfReplicas) {
     EXPECT_EQ(together.fit.history, alone.fit.history) << replicas << " replicas";
     EXPECT_EQ(together.evaluation, alone.evaluation) << replicas << " replicas";
   }
+}
+
+// A data set whose batches are there only once two of them are asked for at a time.
+struct TwoAtOnce : Dataset {
+  static constexpr std::size_t kBatch = 10;
+  std::int64_t size() const override { return inner->size(); }
+  Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override {
+    if (indices.size() == kBatch) {
+      std::unique_lock lock(mutex);
+      ++asked;
+      changed.notify_all();
+      if (!changed.wait_for(lock, 20s, [&] { return asked >= 2; })) alone = true;
+    }
+    return inner->get(indices, key);
+  }
+  DatasetPtr inner = small_images(50);
+  mutable std::mutex mutex;
+  mutable std::condition_variable changed;
+  mutable int asked = 0;
+  mutable bool alone = false;
+};
+
+TEST(Trainer, AnyNumberOfThreadsLoadsTheSameBatches) {
+  const TrainerOptions options{.batch_size = 16, .virtual_shards = 4};
+  const auto alone = train(1, options, {.epochs = 2, .loader_threads = 0});
+  for (const int threads : {1, 2, 5}) {
+    const auto loaded = train(2, options, {.epochs = 2, .loader_threads = threads});
+    EXPECT_EQ(loaded.fit.weights, alone.fit.weights) << threads << " threads";
+    EXPECT_EQ(loaded.fit.history, alone.fit.history) << threads << " threads";
+  }
+}
+
+TEST(Trainer, SeveralThreadsLoadAtOnce) {
+  auto context = job_of(1);
+  SmallNet net;
+  Trainer trainer(context.strategy(), net, sgd(net), cross_entropy,
+                  {.batch_size = TwoAtOnce::kBatch});
+  const auto data = std::make_shared<TwoAtOnce>();
+  trainer.fit(data, {.progress = false, .prefetch = 1, .loader_threads = 2});
+  EXPECT_FALSE(data->alone) << "no second batch was asked for while the first was loaded";
+  context.leave();
 }
 
 TEST(Trainer, GivesOtherBitsForAnotherSeedOrNumberOfShards) {

@@ -29,7 +29,7 @@ std::unique_ptr<Loader> EpochLoader::load(const Position& position, collective::
         auto indices = epoch->indices(first + number / shards, first_shard + number % shards);
         return std::vector<std::int64_t>(indices.begin(), indices.end());
       },
-      DrawKey{.seed = seed_, .epoch = position.epoch}, PrefetchOptions{.depth = prefetch_});
+      DrawKey{.seed = seed_, .epoch = position.epoch}, prefetch_);
 }
 
 }  // namespace cohort::train

@@ -14,7 +14,7 @@ namespace cohort::train {
 // Confined to the replica's thread.
 class EpochLoader {
  public:
-  EpochLoader(SourcePtr data, BatchPlan plan, std::uint64_t seed, int prefetch)
+  EpochLoader(SourcePtr data, BatchPlan plan, std::uint64_t seed, PrefetchOptions prefetch)
       : data_(std::move(data)), plan_(std::move(plan)), seed_(seed), prefetch_(prefetch) {}
 
   const BatchPlan& plan() const { return plan_; }
@@ -40,7 +40,7 @@ class EpochLoader {
   SourcePtr data_;
   BatchPlan plan_;
   std::uint64_t seed_;
-  int prefetch_;
+  PrefetchOptions prefetch_;
   std::unique_ptr<Loader> loader_;
   Next next_;
 };

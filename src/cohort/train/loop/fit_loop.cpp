@@ -30,7 +30,8 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, FitInputs inputs, Position position,
       inputs_(std::move(inputs)),
       position_(std::move(position)),
       loader_(inputs_.data, plan_of(inputs_, trainer.shards()), inputs_.trainer_options.seed,
-              inputs_.options.prefetch),
+              {.depth = std::max(inputs_.options.prefetch, inputs_.options.loader_threads),
+               .threads = inputs_.options.loader_threads}),
       clock_(waited()),
       workers_group_(form_workers_group()) {
   position_.next = FitStage::train_begin;

@@ -19,6 +19,7 @@ namespace cohort::train {
 namespace {
 
 constexpr std::int64_t kComparedSamples = 8;
+constexpr int kMostLoaderThreads = 256;
 
 void check_metrics(const std::vector<Metric>& metrics, const std::vector<Phase>& phases) {
   std::set<std::string> taken = {"loss", "lr", "grad_norm"};
@@ -115,6 +116,13 @@ void check(const FitOptions& options, const SampleSource& data, std::int64_t bat
   expect(options.max_steps >= 0,
          fmt::format("max_steps must be 0 (no limit) or more, got {}", options.max_steps),
          "Give the steps of the whole training.");
+  expect(options.prefetch >= 1,
+         fmt::format("prefetch must be at least 1, got {}", options.prefetch),
+         "Give the number of batches to read ahead.");
+  expect(options.loader_threads >= 0 && options.loader_threads <= kMostLoaderThreads,
+         fmt::format("loader_threads must be 0 to {}, got {}", kMostLoaderThreads,
+                     options.loader_threads),
+         "Give the threads of a replica that read batches ahead; 0: it reads them itself.");
   expect(options.validate_every >= 0,
          fmt::format("validate_every must be 0 (at the end of an epoch) or more steps, got {}",
                      options.validate_every),

@@ -101,6 +101,15 @@ TEST(TrainerChecks, AnEmptyValidationSetIsRefused) {
               HasSubstr("validate_every is 2, but there is no validation data"));
 }
 
+TEST(TrainerChecks, ReadingAheadHasLimits) {
+  EXPECT_THAT(Attempt({.fit = {.prefetch = 0}}).refusal(),
+              HasSubstr("prefetch must be at least 1, got 0"));
+  EXPECT_THAT(Attempt({.fit = {.loader_threads = -1}}).refusal(),
+              HasSubstr("loader_threads must be 0 to 256, got -1"));
+  EXPECT_THAT(Attempt({.fit = {.loader_threads = 257}}).refusal(),
+              HasSubstr("loader_threads must be 0 to 256, got 257"));
+}
+
 TEST(TrainerChecks, ADataSetGivesAsManyRowsAsAreAsked) {
   struct OneShort : Dataset {
     std::int64_t size() const override { return inner->size(); }

@@ -62,6 +62,7 @@ struct FitOptions {
   bool progress = true;       // a living line and a summary, on the chief's screen
   bool fast_dev_run = false;  // one step, one batch of validation, nothing written: does it work?
   int prefetch = 2;           // batches read ahead
+  int loader_threads = 1;     // that read ahead, a replica; 0: the replica itself, between steps
   std::string resume = {};    // a checkpoint, or a folder of them: the newest good one, if any
 };
 
