@@ -8,7 +8,9 @@
 # COHORT_TORCH_LIBRARY_DIR; where it is FALSE, COHORT_TORCH_PROBLEM: what was looked at, as lines.
 #
 # LibTorch's own CMake package is not used: that of a CUDA build stops the configure on a machine that
-# has no CUDA toolkit, and Cohort needs none. Installed beside CohortConfig.cmake.
+# has no CUDA toolkit. Cohort needs of CUDA the headers and the library of the runtime alone, which a torch
+# package brings along (nvidia/); a toolkit serves too. Cohort::torch has the property COHORT_CUDA: TRUE where
+# LibTorch computes on GPUs and both were found. Installed beside CohortConfig.cmake.
 
 # Sets _version of the LibTorch in FOLDER (a torch package or an unpacked libtorch archive) and
 # _libraries, its folder of libraries; or _problem, empty where there is no LibTorch at all.
@@ -51,6 +53,25 @@ function(_cohort_look_at_torch folder)
   set(_problem "${problem}" PARENT_SCOPE)
 endfunction()
 
+# Sets _headers and _runtime: the folder of cuda_runtime_api.h and libcudart, or empty.
+function(_cohort_find_cuda_runtime folder)
+  set(packages "${folder}/../nvidia")
+  file(GLOB beside LIST_DIRECTORIES TRUE "${packages}/cu[0-9]*" "${packages}/cuda_runtime")
+  set(roots ${beside} "$ENV{CUDA_HOME}" /usr/local/cuda)
+  set(headers "")
+  set(runtime "")
+  foreach(root IN LISTS roots)
+    file(GLOB libraries "${root}/lib/libcudart.so*" "${root}/lib64/libcudart.so*")
+    if(root AND libraries AND EXISTS "${root}/include/cuda_runtime_api.h")
+      list(GET libraries 0 runtime)
+      set(headers "${root}/include")
+      break()
+    endif()
+  endforeach()
+  set(_headers "${headers}" PARENT_SCOPE)
+  set(_runtime "${runtime}" PARENT_SCOPE)
+endfunction()
+
 function(_cohort_add_torch folder libraries)
   # Imported, as LibTorch is no part of what Cohort installs.
   add_library(Cohort::torch INTERFACE IMPORTED GLOBAL)
@@ -66,6 +87,12 @@ function(_cohort_add_torch folder libraries)
     # Nothing refers to them by name: they register their devices when they are loaded.
     target_link_libraries(Cohort::torch INTERFACE
       -Wl,--push-state,--no-as-needed torch_cuda c10_cuda -Wl,--pop-state)
+    _cohort_find_cuda_runtime("${folder}")
+    if(_runtime)
+      target_include_directories(Cohort::torch SYSTEM INTERFACE "${_headers}")
+      target_link_libraries(Cohort::torch INTERFACE "${_runtime}")
+      set_target_properties(Cohort::torch PROPERTIES COHORT_CUDA TRUE)
+    endif()
   endif()
   # What the libraries themselves need they find by their own run paths.
   target_link_options(Cohort::torch INTERFACE -Wl,--allow-shlib-undefined)

@@ -13,6 +13,8 @@ else()
   cohort_find_torch(PYTHONS "${PROJECT_SOURCE_DIR}/.venv/bin/python3" python3 /usr/bin/python3)
   if(COHORT_HAVE_TORCH)
     message(STATUS "LibTorch: ${COHORT_TORCH_VERSION} from ${COHORT_TORCH_LIBRARY_DIR}")
+    # Units that need CUDA's headers are built where it is TRUE, stubs in their place elsewhere.
+    get_target_property(COHORT_HAVE_CUDA Cohort::torch COHORT_CUDA)
   else()
     message(WARNING "No LibTorch: what needs it is not built. To get it, run scripts/setup.\n  "
                     "${COHORT_TORCH_PROBLEM}")

@@ -1,0 +1,22 @@
+// In the place of device_streams.cpp where LibTorch has no CUDA.
+#include "cohort/base/error.h"
+#include "cohort/parallel/cuda/device_streams.h"
+
+namespace cohort::parallel {
+
+namespace {
+
+[[noreturn]] void refuse() {
+  throw InvalidInput("this build of Cohort has no CUDA",
+                     {.advice = "Build it with a LibTorch for CUDA (a torch package of PyPI), beside "
+                                "which cuda_runtime_api.h and libcudart are found."});
+}
+
+}  // namespace
+
+bool built_with_cuda() { return false; }
+collective::DeviceStream current_stream(torch::Device) { refuse(); }
+c10::Stream stream_from_pool(torch::Device, bool) { refuse(); }
+collective::DeviceStream handle_of(const c10::Stream&) { refuse(); }
+
+}  // namespace cohort::parallel
