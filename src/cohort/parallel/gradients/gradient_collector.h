@@ -52,6 +52,8 @@ class GradientCollector {
   bool discard_shard();
   void finish(Deadline deadline);
   bool set_no_sync(bool on);  // returns what it was
+  // There is no other rank or shard to sum with: gradients stay where autograd puts them.
+  bool sums_alone() const { return summing_ == nullptr; }
   std::chrono::nanoseconds waited() const { return waited_; }
   void record_events(bool on) { recording_ = on; }
   std::vector<BucketEvent> take_events() { return std::exchange(recorded_, {}); }

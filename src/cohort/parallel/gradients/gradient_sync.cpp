@@ -59,6 +59,7 @@ void GradientSync::begin_shard(int shard) { collector_->begin_shard(shard); }
 void GradientSync::end_shard() { collector_->end_shard(); }
 bool GradientSync::discard_shard() { return collector_->discard_shard(); }
 void GradientSync::finish(Deadline deadline) { collector_->finish(deadline); }
+bool GradientSync::can_be_captured() const { return collector_->sums_alone(); }
 std::chrono::nanoseconds GradientSync::waited() const { return collector_->waited(); }
 void GradientSync::record_events(bool on) { collector_->record_events(on); }
 std::vector<BucketEvent> GradientSync::take_events() { return collector_->take_events(); }

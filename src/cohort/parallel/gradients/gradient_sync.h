@@ -84,6 +84,9 @@ class GradientSync {
     bool before_;
   };
 
+  // Whether what lies between begin_shard() and finish() may be recorded into a CUDA graph.
+  bool can_be_captured() const;
+
   // Time that finish() spent waiting for others since construction: what communication cost.
   std::chrono::nanoseconds waited() const;
 
@@ -99,5 +102,9 @@ class GradientSync {
 // finish() and the optimizer's step: the norm is that of the reduced gradient, the same on all
 // ranks. Returns the norm before clipping.
 double clip_gradients(const NamedTensors& parameters, double max_norm);
+
+// The same by operations on the gradients' device alone: the norm is a tensor there, and nothing
+// waits for it.
+torch::Tensor clip_gradients_on_device(const NamedTensors& parameters, double max_norm);
 
 }  // namespace cohort::parallel

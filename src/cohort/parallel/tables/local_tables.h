@@ -33,6 +33,7 @@ class LocalTables {
     std::uint64_t bytes = 0;
   };
   std::vector<Size> sizes() const;
+  bool empty() const { return tables_.empty(); }
 
   // What the tables hold, and tables that hold what `images` has instead of what they held, as
   // after `updates` updates. InvalidInput for an image that is not of these tables.

@@ -39,6 +39,11 @@ class Callback {
   // on_step_end. Where no callback of any worker may, workers do not wait for each other after a
   // step; what is asked for all the same is heeded at the epoch's end.
   virtual bool requests_in_steps() const { return true; }
+  // After how many steps of the training it looks at fit.logs in on_after_update or on_step_end, or
+  // makes a checkpoint there: 1: after each, 50: after steps 50, 100 ..., 0: never. On a GPU the
+  // losses of other steps may be read later (FitOptions::read_every), and fit.logs is that of the
+  // last step that was read.
+  virtual std::int64_t reads_every() const { return 1; }
 
   virtual void on_train_begin(FitState&) {}
   virtual void on_epoch_begin(FitState&) {}

@@ -12,6 +12,7 @@ class EarlyStopping : public Callback {
   explicit EarlyStopping(Watch watch = {}, std::int64_t patience = 5);
 
   bool requests_in_steps() const override { return false; }  // at the end of epochs alone
+  std::int64_t reads_every() const override { return 0; }
   void on_train_begin(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
 

@@ -11,6 +11,7 @@ class BroadcastGlobalVariables : public Callback {
  public:
   CallbackOrder order() const override { return CallbackOrder::broadcast; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return 0; }
   void on_train_begin(FitState& fit) override { fit.broadcast_variables(); }
 };
 
@@ -21,6 +22,7 @@ class MetricAverage : public Callback {
  public:
   CallbackOrder order() const override { return CallbackOrder::average; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return 0; }
   void on_epoch_end(FitState& fit) override;
 };
 

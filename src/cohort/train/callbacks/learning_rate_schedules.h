@@ -15,6 +15,7 @@ class LearningRateSchedule : public Callback {
  public:
   CallbackOrder order() const override { return CallbackOrder::learning_rate; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return 0; }
   void on_train_begin(FitState& fit) override { update(fit); }
   void on_epoch_begin(FitState& fit) override { update(fit); }
   void on_step_end(FitState& fit) override { update(fit); }

@@ -18,6 +18,7 @@ class CsvLog : public Callback {
 
   CallbackOrder order() const override { return CallbackOrder::writers; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return 0; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
@@ -35,6 +36,7 @@ class WorkerLog : public Callback {
 
   CallbackOrder order() const override { return CallbackOrder::writers; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return every_steps_; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override { write(fit, "members"); }
   void on_step_end(FitState& fit) override;

@@ -29,6 +29,7 @@ class ModelCheckpoint : public Callback {
 
   CallbackOrder order() const override { return CallbackOrder::checkpoint; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return options_.every_steps; }
   const std::filesystem::path& folder() const { return folder_; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;

@@ -15,6 +15,7 @@ class Progress : public Callback {
  public:
   CallbackOrder order() const override { return CallbackOrder::screen; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return 0; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;
   void on_epoch_begin(FitState& fit) override;

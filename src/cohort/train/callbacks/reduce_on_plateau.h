@@ -19,6 +19,7 @@ class ReduceLearningRateOnPlateau : public Callback {
 
   CallbackOrder order() const override { return CallbackOrder::learning_rate; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return 0; }
   void on_train_begin(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
 

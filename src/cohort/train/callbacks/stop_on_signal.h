@@ -22,6 +22,7 @@ class StopOnSignal : public Callback {
   explicit StopOnSignal(std::vector<int> signals = {SIGTERM});
   ~StopOnSignal() override;
 
+  std::int64_t reads_every() const override { return 0; }
   void on_train_begin(FitState& fit) override;
   void on_step_end(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;

@@ -24,6 +24,7 @@ class TensorBoard : public Callback {
 
   CallbackOrder order() const override { return CallbackOrder::writers; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return options_.every_steps; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;
   void on_step_end(FitState& fit) override;

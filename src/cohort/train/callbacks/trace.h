@@ -17,6 +17,7 @@ class Trace : public Callback {
 
   CallbackOrder order() const override { return CallbackOrder::writers; }
   bool requests_in_steps() const override { return false; }
+  std::int64_t reads_every() const override { return 0; }
   void on_train_begin(FitState& fit) override;
   void on_members_changed(FitState& fit) override;
   void on_epoch_begin(FitState& fit) override;

@@ -75,6 +75,18 @@ AnyBatch AnyBatch::to(torch::Device device) const {
   });
 }
 
+AnyBatch AnyBatch::clone() const {
+  return map([](const torch::Tensor& tensor) { return tensor.clone(); });
+}
+
+void AnyBatch::copy_from(const AnyBatch& other) {
+  const torch::NoGradGuard no_gradients;
+  std::vector<torch::Tensor> to = tensors();
+  const std::vector<torch::Tensor> from = other.tensors();
+  COHORT_CHECK(to.size() == from.size(), "{} tensors for a batch of {}", from.size(), to.size());
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i], /*non_blocking=*/true);
+}
+
 AnyBatch AnyBatch::pin_memory() const {
   return map([](const torch::Tensor& tensor) {
     return tensor.device().is_cpu() ? tensor.pin_memory() : tensor;

@@ -53,6 +53,9 @@ class AnyBatch {
   // tensor that has dimensions. A copy from pinned memory goes on while the caller does.
   AnyBatch to(torch::Device device) const;
   AnyBatch narrow(std::int64_t first, std::int64_t count) const;
+  // The same type with tensors of its own, and the values of another batch of the same shapes in them.
+  AnyBatch clone() const;
+  void copy_from(const AnyBatch& other);
   // The same in page-locked memory, from which a GPU copies by itself. Needs CUDA.
   AnyBatch pin_memory() const;
 

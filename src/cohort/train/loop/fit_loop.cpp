@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/base/text.h"
 #include "cohort/membership/faults/fault_points.h"
+#include "cohort/parallel/tensors/text_exchange.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/loop/resume.h"
 
@@ -48,6 +51,8 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, FitInputs inputs, Position position,
                     position_.step_in_epoch, state.steps_per_epoch),
         {.advice = "Go on with the steps_per_epoch that it was begun with."});
   init_callback_state();
+  trainer_.begin_reading(options.read_every, trainer_.replica().is_first());
+  read_every_ = reading_periods();
   show_position();
   set_group();
   if (inputs_.changes_gradients)
@@ -247,31 +252,65 @@ void FitLoop::run_step() {
                                             })};
   call_callbacks(&Callback::on_step_begin);
   Loader& batches = loader_.at(position_, own, callback_state_.steps_per_epoch);
-  const StepResult step = trainer_.step(info, position_.weight_units, [&] {
+  const std::vector<StepResult> results = trainer_.step(info, position_.weight_units, [&] {
     membership::FaultPoints::of_this_process().reach("load", info.step);
     return batches.next().value();
   });
-  steps_done_ = step.steps_done;
-  position_.sums.add(step.sums);
-  position_.may_request = step.may_request;
   ++position_.step;
   ++position_.step_in_epoch;
+  steps_done_ = position_.step;
   callback_state_.samples_trained += info.samples;
   clock_.add_step(info.samples);
-  show_step(step);
+  read(results);
+  if (must_read()) read_rest();
+  callback_state_.step = position_.step;
+  callback_state_.step_in_epoch = position_.step_in_epoch;
+  clock_.show(callback_state_, waited());
   call_callbacks(&Callback::on_after_update);
   position_.next = FitStage::step_end;
 }
 
+// What steps have measured joins the epoch's sums, in their order.
+void FitLoop::read(const std::vector<StepResult>& steps) {
+  for (const StepResult& step : steps) {
+    steps_done_ = std::max(steps_done_, step.steps_done);
+    position_.sums.add(step.sums);
+    position_.may_request = step.may_request;
+  }
+  if (!steps.empty()) show_step(steps.back());
+}
+
+// After the step that was just made: a callback looks at it, or something follows for which the
+// epoch's sums must be complete.
+bool FitLoop::must_read() const {
+  return validation_is_due() || is_over() ||
+         position_.step_in_epoch == callback_state_.steps_per_epoch ||
+         std::any_of(read_every_.begin(), read_every_.end(),
+                     [&](std::int64_t every) { return position_.step % every == 0; });
+}
+
+// Of all callbacks of all replicas: steps are read together. Collective where there are several.
+std::vector<std::int64_t> FitLoop::reading_periods() const {
+  std::set<std::int64_t> periods;
+  for (const auto& callback : inputs_.callbacks) periods.insert(callback->reads_every());
+  const parallel::Replica& replica = trainer_.replica();
+  if (replica.size > 1 && trainer_.sync().steps->can_defer()) {
+    const std::string mine = fmt::format("{}", fmt::join(periods, " "));
+    for (const std::string& text : parallel::gather_texts(*replica.group, mine))
+      for (const std::string& word : split(text, ' '))
+        if (const auto period = parse_unsigned(word))
+          periods.insert(static_cast<std::int64_t>(*period));
+  }
+  periods.erase(0);
+  return {periods.begin(), periods.end()};
+}
+
 void FitLoop::show_step(const StepResult& step) {
   const TrainerOptions& options = inputs_.trainer_options;
-  callback_state_.step = position_.step;
-  callback_state_.step_in_epoch = position_.step_in_epoch;
   callback_state_.logs = trainer_.logs(step.sums);
   if (options.log_gradient_norm && std::isfinite(step.gradient_norm))
     callback_state_.logs["grad_norm"] = step.gradient_norm;
   callback_state_.running = trainer_.logs(position_.sums);
-  clock_.show(callback_state_, waited());
 }
 
 std::chrono::nanoseconds FitLoop::waited() const { return trainer_.sync().waited(); }

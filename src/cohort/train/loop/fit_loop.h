@@ -107,6 +107,10 @@ class FitLoop {
   void call(void (Callback::*event)(FitState&));
   void follow_requests();
   void show_position();
+  void read(const std::vector<StepResult>& steps);
+  void read_rest() { read(trainer_.read_rest()); }
+  bool must_read() const;
+  std::vector<std::int64_t> reading_periods() const;
   void show_step(const StepResult& step);
   bool is_over() const;
   bool validation_is_due() const;
@@ -120,6 +124,7 @@ class FitLoop {
   FitClock clock_;
   std::unique_ptr<collective::Group> workers_group_;  // where a process has several replicas
   FitState callback_state_;
+  std::vector<std::int64_t> read_every_;  // steps, for callbacks of any replica
   std::vector<Logs> history_;
   std::int64_t steps_done_ = 0;  // of the training; more than position_.step: without this replica
   bool stopped_before_ = false;

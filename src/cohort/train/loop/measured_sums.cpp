@@ -13,37 +13,31 @@ namespace {
 // How far a metric of a batch may be from that of its two halves: reduced precision rounds.
 constexpr double kSumTolerance = 0.05;
 
-// All elements of the tensors in their order, as doubles, which hold every value of the types that
-// losses and metrics have.
+// Doubles hold every value of the types that losses and metrics have.
+torch::Tensor flat(const torch::Tensor& tensor) {
+  return tensor.detach().reshape({-1}).to(torch::kFloat64).contiguous();
+}
+
+// Gives the numbers of one tensor after the other to `use`.
 class Reading {
  public:
-  explicit Reading(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
-    std::vector<torch::Tensor> on_device;
-    for (const torch::Tensor& tensor : tensors_)
-      if (!tensor.is_cpu()) on_device.push_back(flat(tensor));
-    if (!on_device.empty()) copied_ = torch::cat(on_device).cpu();  // waits for the device once
-  }
+  explicit Reading(std::span<const double> row) : row_(row) {}
 
-  // Of the next tensor: calls `use` with each element.
   template <typename Use>
-  void next(Use&& use) {
-    const torch::Tensor& tensor = tensors_[tensor_++];
-    if (tensor.is_cpu() && tensor.numel() == 1) return use(tensor.item<double>());
-    const torch::Tensor here = tensor.is_cpu() ? flat(tensor) : copied_;
-    const std::int64_t first =
-        tensor.is_cpu() ? 0 : std::exchange(offset_, offset_ + tensor.numel());
-    const double* from = here.data_ptr<double>() + first;
-    for (std::int64_t i = 0; i < tensor.numel(); ++i) use(from[i]);
+  void next(const Measured::Numbers& numbers, Use&& use) {
+    if (!numbers.here.defined()) {
+      for (std::int64_t i = 0; i < numbers.count; ++i) use(row_[next_++]);
+    } else if (numbers.count == 1) {
+      use(numbers.here.item<double>());
+    } else {
+      const torch::Tensor values = flat(numbers.here);
+      for (std::int64_t i = 0; i < numbers.count; ++i) use(values.data_ptr<double>()[i]);
+    }
   }
 
  private:
-  static torch::Tensor flat(const torch::Tensor& tensor) {
-    return tensor.detach().reshape({-1}).to(torch::kFloat64).contiguous();
-  }
-  std::vector<torch::Tensor> tensors_;
-  torch::Tensor copied_;
-  std::size_t tensor_ = 0;
-  std::int64_t offset_ = 0;
+  std::span<const double> row_;
+  std::size_t next_ = 0;
 };
 
 torch::Tensor weight_of(const Loss& loss) {
@@ -138,31 +132,72 @@ torch::Tensor MeasuredSums::sum_of(std::size_t metric, const Loss& loss, std::in
   return sum;
 }
 
-std::vector<Sums> MeasuredSums::read() {
-  const auto items = std::exchange(items_, {});
-  std::vector<torch::Tensor> tensors;
-  for (const Item& item : items) {
-    for (const auto& batch : item.batches)
-      tensors.insert(tensors.end(), batch.begin(), batch.end());
-    tensors.insert(tensors.end(), item.counts.begin(), item.counts.end());
+Measured MeasuredSums::take() {
+  const torch::NoGradGuard no_gradients;
+  Measured measured{.items = {}, .row = {}, .none = none()};
+  std::vector<torch::Tensor> on_device;
+  const auto numbers_of = [&](const torch::Tensor& tensor) {
+    Measured::Numbers numbers{.count = tensor.numel(), .here = {}};
+    if (tensor.is_cpu())
+      numbers.here = tensor;
+    else
+      on_device.push_back(flat(tensor));
+    return numbers;
+  };
+  for (const Item& item : std::exchange(items_, {})) {
+    Measured::Item& taken = measured.items.emplace_back();
+    taken.samples = item.samples;
+    for (const auto& batch : item.batches) {
+      auto& numbers = taken.batches.emplace_back();
+      for (const torch::Tensor& tensor : batch) numbers.push_back(numbers_of(tensor));
+    }
+    for (const torch::Tensor& tensor : item.counts) taken.counts.push_back(numbers_of(tensor));
   }
-  Reading reading(std::move(tensors));
+  if (!on_device.empty()) measured.row = torch::cat(on_device);
+  return measured;
+}
+
+void Measured::add_norm(const torch::Tensor& norm) {
+  const torch::NoGradGuard no_gradients;
+  const torch::Tensor number = flat(norm);
+  row = row.defined() ? torch::cat({row, number}) : number;
+  has_norm = true;
+}
+
+std::optional<double> Measured::weight() const {
+  double weight = 0;
+  for (const Item& item : items)
+    for (const auto& batch : item.batches) {
+      if (!batch.back().here.defined()) return std::nullopt;
+      weight += Weight::checked(batch.back().here.item<double>());
+    }
+  return weight;
+}
+
+std::vector<Sums> Measured::read() const {
+  const torch::Tensor here = row.defined() ? row.cpu() : torch::Tensor();
+  return here.defined() ? read({here.data_ptr<double>(), static_cast<std::size_t>(here.numel())})
+                        : read(std::span<const double>());
+}
+
+std::vector<Sums> Measured::read(std::span<const double> numbers) const {
+  Reading reading(numbers);
   std::vector<Sums> result;
   for (const Item& item : items) {
-    Sums& sums = result.emplace_back(none());
+    Sums& sums = result.emplace_back(none);
     sums.samples = item.samples;
     for (const auto& batch : item.batches) {
-      std::vector<double> row;
-      for (std::size_t i = 0; i < batch.size(); ++i)
-        reading.next([&](double value) { row.push_back(value); });
-      const double weight = Weight::checked(row.back());
-      row[0] = weight > 0 ? row[0] * weight : 0;  // the mean of nothing may be NaN
-      for (std::size_t i = 0; i < sums.values.size(); ++i) sums.values[i] += row[i];
+      std::vector<double> values;
+      for (const Numbers& of_tensor : batch)
+        reading.next(of_tensor, [&](double value) { values.push_back(value); });
+      const double weight = Weight::checked(values.back());
+      values[0] = weight > 0 ? values[0] * weight : 0;  // the mean of nothing may be NaN
+      for (std::size_t i = 0; i < sums.values.size(); ++i) sums.values[i] += values[i];
       sums.weights[0] += weight;
     }
     auto count = sums.counts.begin();
-    for (std::size_t i = 0; i < item.counts.size(); ++i)
-      reading.next([&](double value) { *count++ += value; });
+    for (const Numbers& of_metric : item.counts)
+      reading.next(of_metric, [&](double value) { *count++ += value; });
   }
   return result;
 }

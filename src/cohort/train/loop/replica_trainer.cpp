@@ -51,10 +51,19 @@ class WithoutGradients {
   std::vector<torch::Tensor> parameters_;
 };
 
+double power_of_two_below(double number) { return std::exp2(std::floor(std::log2(number))); }
+
 // The power of two that is nearest below the weight of a sample.
 double weight_unit_of(const Sums& sums, double otherwise) {
   if (!(sums.weights[0] > 0) || !(sums.samples > 0)) return otherwise;
-  return std::exp2(std::floor(std::log2(sums.weights[0] / sums.samples)));
+  return power_of_two_below(sums.weights[0] / sums.samples);
+}
+
+// StepResult::gradient_factor, as it is known before losses are read: where there are other replicas,
+// weights are numbers of samples. `weight`: of all own losses.
+double factor_of(const StepInfo& info, int replicas, double weight) {
+  if (replicas > 1) return 1;
+  return weight > 0 ? static_cast<double>(info.samples) * info.weight_unit / weight : 0;
 }
 
 // Each phase draws its own numbers.
@@ -63,6 +72,21 @@ std::uint64_t phase_seed(std::uint64_t seed, std::size_t phase) {
 }
 
 constexpr std::int64_t kEvaluation = -1;  // in the place of an epoch, for random numbers
+constexpr std::int64_t kReadEvery = 10;   // steps, on a GPU
+
+// What the options say of the process and of the model's memory.
+void prepare_for_gpu(torch::nn::Module& module, const TrainerOptions& options) {
+  auto& context = at::globalContext();
+  context.setDeterministicCuDNN(options.deterministic);
+  context.setBenchmarkCuDNN(!options.deterministic);
+  context.setAllowTF32CuBLAS(options.tf32);
+  context.setAllowTF32CuDNN(options.tf32);
+  if (!options.channels_last) return;
+  const torch::NoGradGuard no_gradients;
+  for (torch::Tensor& parameter : module.parameters())
+    if (parameter.dim() == 4)
+      parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
+}
 
 }  // namespace
 
@@ -76,10 +100,7 @@ ReplicaTrainer::ReplicaTrainer(ReplicaSync& sync, Model model, const std::vector
                                                                   : sync.replica.size),
       measured_(options.metrics),
       average_(model_.module(), options.ema) {
-  if (options.deterministic && replica().device.is_cuda()) {
-    at::globalContext().setDeterministicCuDNN(true);
-    at::globalContext().setBenchmarkCuDNN(false);
-  }
+  if (replica().device.is_cuda()) prepare_for_gpu(model_.module(), options);
   std::vector<torch::optim::Optimizer*> optimizers;
   for (std::size_t i = 0; i < phases.size(); ++i) {
     const Phase& phase = phases[i];
@@ -142,10 +163,152 @@ Logs ReplicaTrainer::logs(const Sums& sums) const {
   return sums.logs(options_.metrics, "", phase_names());
 }
 
-StepResult ReplicaTrainer::step(const StepInfo& info, std::vector<double>& units,
-                                const std::function<AnyBatch()>& next) {
+void ReplicaTrainer::begin_reading(std::int64_t every, bool speaks) {
+  const bool on_gpu = replica().device.is_cuda();
+  read_every_ = every > 0 ? every : on_gpu ? kReadEvery : 1;
+  if (!graphs_ && on_gpu) graphs_.emplace(replica().device, options_.cuda_graph, speaks);
+}
+
+std::vector<StepResult> ReplicaTrainer::step(const StepInfo& info, std::vector<double>& units,
+                                             const std::function<AnyBatch()>& next) {
   model_.module().train();
   units.resize(phases_.size(), 1);
+  std::vector<StepResult> results;
+  if (unread_) {
+    results = run_unread(info, units.front(), next);
+  } else {
+    results.push_back(run_phases(info, units, next));
+    defer_from_here(results.front());
+  }
+  average_.update();
+  return results;
+}
+
+// Every replica comes to the same answer: it depends on what all have in common, and on the sums.
+void ReplicaTrainer::defer_from_here(const StepResult& first) {
+  if (read_every_ == 1 && !graphs_) return;
+  std::string reason;
+  if (phases_.size() > 1)
+    reason = "a step has several phases";
+  else if (!phases_.front().sync->can_defer())
+    reason = "its losses decide about the update (f16, --shard, embedding tables, servers, an "
+             "elastic job)";
+  else if (!own_weight_ || (replica().size > 1 && first.sums.weights[0] != first.sums.samples))
+    reason = "its losses have weights of their own that the host must read";
+  if (!reason.empty()) {
+    read_every_ = 1;
+    if (graphs_) graphs_->switch_off(reason);
+    graphs_.reset();
+    return;
+  }
+  if (graphs_ && before_update_) graphs_->switch_off("a callback changes gradients");
+  unread_.emplace(replica().device, read_every_);
+}
+
+std::vector<StepResult> ReplicaTrainer::read_rest() {
+  return unread_ ? read(unread_->read_all()) : std::vector<StepResult>();
+}
+
+std::vector<StepResult> ReplicaTrainer::read(const std::vector<UnreadSteps::ReadStep>& steps) {
+  std::vector<StepResult> results;
+  const TrainedPhase& phase = phases_.front();
+  for (const UnreadSteps::ReadStep& step : steps) {
+    StepResult result = phase.sync->read_step(step.info, step.sums);
+    if (result.gradient_factor != step.gradient_factor)
+      throw Error(fmt::format("the losses of step {} have other weights than those before it: the "
+                              "sum of gradients was multiplied by {:.6g} instead of {:.6g}",
+                              step.info.step, step.gradient_factor, result.gradient_factor),
+                  {.advice = "Give every loss a weight from the start of the training, as a "
+                             "tensor, or set FitOptions::read_every to 1."});
+    if (step.gradient_norm) result.gradient_norm = *step.gradient_norm;
+    check_finite(step.info, phase, result.sums);
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+std::vector<StepResult> ReplicaTrainer::run_unread(const StepInfo& info, double& unit,
+                                                   const std::function<AnyBatch()>& next) {
+  TrainedPhase& phase = phases_.front();
+  StepSync& steps = *phase.sync;
+  StepInfo own_info = info;
+  own_info.weight_unit = unit;
+  UnreadSteps::Step done{.info = own_info, .measured = {}};
+  if (graphs_ && graphs_->is_on() && !steps.can_be_recorded())
+    graphs_->switch_off("the optimizer or what adds up gradients cannot be recorded");
+  steps.begin_step(own_info);
+  const collective::ShardRange own = steps.own_shards();
+  double weight = 0;
+  for (int i = 0; i < own.count; ++i) {
+    const AnyBatch batch = next().to(replica().device);
+    const auto random = random_numbers_of(phase, own_info, own.first + i);
+    const GraphedShards::Shard shard = part_of_step(phase, own_info, i, weight);
+    done.measured.push_back(graphs_ ? graphs_->run(shard, batch) : shard.compute(batch, false));
+    const auto of_shard = done.measured.back().weight();
+    COHORT_CHECK(of_shard.has_value(), "the losses of step {} have weights on a device",
+                 own_info.step);
+    weight += *of_shard;
+  }
+  if (own.count == 0) steps.finish_unread_step(1, false);
+  done.gradient_factor = factor_of(own_info, replica().size, weight);
+  if (replica().size == 1 && weight > 0)
+    unit = power_of_two_below(weight / static_cast<double>(info.samples));
+  auto ready = unread_->add(std::move(done));
+  if (read_every_ == 1)
+    for (auto& step : unread_->read_all()) ready.push_back(std::move(step));
+  return read(ready);
+}
+
+// Of the own shard `number`: its losses and gradients, and after the last the update. `weight`: of the
+// shards before it.
+GraphedShards::Shard ReplicaTrainer::part_of_step(TrainedPhase& phase, const StepInfo& info,
+                                                  int number, double& weight) {
+  StepSync& steps = *phase.sync;
+  const collective::ShardRange own = steps.own_shards();
+  const int shard = own.first + number;
+  const bool is_last = number + 1 == own.count;
+  std::vector<double> constants{static_cast<double>(info.samples), info.weight_unit, weight};
+  if (is_last && graphs_ && graphs_->is_on())
+    for (const double constant : steps.recorded_constants()) constants.push_back(constant);
+  const auto compute = [this, &phase, &steps, &weight, info, shard, is_last](
+                           const AnyBatch& batch, bool recorded) {
+    measured_.clear();
+    run_shard(phase, info, shard, batch);
+    Measured measured = measured_.take();
+    if (!is_last) return measured;
+    const double all = weight + measured.weight().value_or(0);
+    const torch::Tensor norm =
+        steps.finish_unread_step(factor_of(info, replica().size, all), recorded);
+    if (norm.defined()) measured.add_norm(norm);
+    return measured;
+  };
+  return {.number = static_cast<std::size_t>(number),
+          .constants = std::move(constants),
+          .compute = compute,
+          .begin_again = [&steps] { return steps.discard_shard(); },
+          .before_replay =
+              [&steps, is_last, step = info.step] {
+                auto& faults = membership::FaultPoints::of_this_process();
+                faults.reach("forward", step);
+                faults.reach("backward", step);
+                if (is_last) steps.before_replay();
+              },
+          .after_replay =
+              [&steps, is_last] {
+                if (is_last) steps.after_replay();
+              }};
+}
+
+std::unique_ptr<parallel::RandomScope> ReplicaTrainer::random_numbers_of(const TrainedPhase& phase,
+                                                                         const StepInfo& info,
+                                                                         int shard) const {
+  if (!options_.deterministic) return nullptr;
+  return std::make_unique<parallel::RandomScope>(
+      shard_seed(phase.seed, info.epoch, info.step, shard), replica().device, shared_process_);
+}
+
+StepResult ReplicaTrainer::run_phases(const StepInfo& info, std::vector<double>& units,
+                                      const std::function<AnyBatch()>& next) {
   std::vector<AnyBatch> kept;  // on the device, for the phases after the first
   const auto first_batch = [&](int) {
     AnyBatch batch = next().to(replica().device);
@@ -167,7 +330,6 @@ StepResult ReplicaTrainer::step(const StepInfo& info, std::vector<double>& units
     }
   }
   result.sums = std::move(sums);
-  average_.update();
   return result;
 }
 
@@ -180,19 +342,21 @@ StepResult ReplicaTrainer::run_phase(std::size_t number, const StepInfo& info,
   {
     const WithoutGradients without(phase.others);
     const collective::ShardRange own = steps.own_shards();
-    for (int i = 0; i < own.count; ++i) run_shard(phase, info, own.first + i, batch_of(i));
+    for (int i = 0; i < own.count; ++i) {
+      const AnyBatch batch = batch_of(i);
+      const auto random = random_numbers_of(phase, info, own.first + i);
+      run_shard(phase, info, own.first + i, batch);
+    }
   }
-  StepResult result = steps.finish_step(info, measured_.read());
+  const Measured measured = measured_.take();
+  own_weight_ = measured.weight();
+  StepResult result = steps.finish_step(info, measured.read());
   if (!result.may_be_not_finite) check_finite(info, phase, result.sums);
   return result;
 }
 
 void ReplicaTrainer::run_shard(TrainedPhase& phase, const StepInfo& info, int shard,
                                const AnyBatch& batch) {
-  std::optional<parallel::RandomScope> random;
-  if (options_.deterministic)
-    random.emplace(shard_seed(phase.seed, info.epoch, info.step, shard), replica().device,
-                   shared_process_);
   StepSync& steps = *phase.sync;
   steps.begin_shard(shard);
   measured_.begin_item();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,7 +15,9 @@
 #include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/data/batch_plan.h"
 #include "cohort/train/data/dataset.h"
+#include "cohort/train/loop/graphed_shards.h"
 #include "cohort/train/loop/measured_sums.h"
+#include "cohort/train/loop/unread_steps.h"
 #include "cohort/train/model/learning_rate.h"
 #include "cohort/train/model/model.h"
 #include "cohort/train/model/precision.h"
@@ -44,11 +47,18 @@ class ReplicaTrainer {
 
   int shards() const { return shards_; }
 
+  // How steps are read: their sums stay on the device for up to `every` of them, where that can be
+  // (0: as FitOptions::read_every says). Before the first step of a fit().
+  void begin_reading(std::int64_t every, bool speaks);
+
   // Computes and applies one step, phase after phase; `next` gives the batch of each own shard, in
   // ascending order. `units`: StepInfo::weight_unit of each phase, and of the next step on return.
-  // The result's sums are over all shards of all replicas, the same bits everywhere.
-  StepResult step(const StepInfo& info, std::vector<double>& units,
-                  const std::function<AnyBatch()>& next);
+  // Returns the results of the steps that were read, in their order: of this one, or of earlier
+  // ones, or none; read_rest() gives those that are left. Their sums are over all shards of all
+  // replicas, the same bits everywhere.
+  std::vector<StepResult> step(const StepInfo& info, std::vector<double>& units,
+                               const std::function<AnyBatch()>& next);
+  std::vector<StepResult> read_rest();
 
   // The logs of `data`, every sample once, the same bits everywhere; names begin with `prefix`.
   // `limit`: at most so many batches; 0: all.
@@ -90,8 +100,18 @@ class ReplicaTrainer {
     std::vector<torch::Tensor> others;  // parameters that it does not update
     std::uint64_t seed;
   };
+  StepResult run_phases(const StepInfo& info, std::vector<double>& units,
+                        const std::function<AnyBatch()>& next);
   StepResult run_phase(std::size_t number, const StepInfo& info,
                        const std::function<AnyBatch(int)>& batch_of);
+  void defer_from_here(const StepResult& first);
+  std::vector<StepResult> run_unread(const StepInfo& info, double& unit,
+                                     const std::function<AnyBatch()>& next);
+  GraphedShards::Shard part_of_step(TrainedPhase& phase, const StepInfo& info, int number,
+                                    double& weight);
+  std::vector<StepResult> read(const std::vector<UnreadSteps::ReadStep>& steps);
+  std::unique_ptr<parallel::RandomScope> random_numbers_of(const TrainedPhase& phase,
+                                                           const StepInfo& info, int shard) const;
   void run_shard(TrainedPhase& phase, const StepInfo& info, int shard, const AnyBatch& batch);
   void run_micro_batch(TrainedPhase& phase, const StepInfo& info, const AnyBatch& batch);
   std::vector<torch::Tensor> parameters_without(const torch::optim::Optimizer& optimizer) const;
@@ -111,6 +131,10 @@ class ReplicaTrainer {
   MeasuredSums measured_;  // of the phase or the evaluation under way
   WeightAverage average_;
   BeforeUpdate before_update_;
+  std::int64_t read_every_ = 1;
+  std::optional<double> own_weight_;   // of the last step's losses, where the host knew it
+  std::optional<UnreadSteps> unread_;  // once steps are read later
+  std::optional<GraphedShards> graphs_;
 };
 
 }  // namespace cohort::train

@@ -167,6 +167,9 @@ nlohmann::json agreed_values(const TrainerOptions& trainer, const FitOptions& fi
                  {"validation_batch_size", fit.validation_batch_size},
                  {"validate_every", fit.validate_every},
                  {"fast_dev_run", fit.fast_dev_run},
+                 {"read_every", fit.read_every},
+                 {"tf32", trainer.tf32},
+                 {"channels_last", trainer.channels_last},
                  {"gradient callbacks", gradient_callbacks(fit.callbacks)}});
   return values;
 }

@@ -116,6 +116,9 @@ void check(const FitOptions& options, const SampleSource& data, std::int64_t bat
   expect(options.max_steps >= 0,
          fmt::format("max_steps must be 0 (no limit) or more, got {}", options.max_steps),
          "Give the steps of the whole training.");
+  expect(options.read_every >= 0,
+         fmt::format("read_every must be 0 (automatic) or more steps, got {}", options.read_every),
+         "Give the steps after which losses and metrics are read from the device.");
   expect(options.prefetch >= 1,
          fmt::format("prefetch must be at least 1, got {}", options.prefetch),
          "Give the number of batches to read ahead.");

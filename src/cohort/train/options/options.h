@@ -19,6 +19,12 @@ namespace cohort::train {
 
 class Callback;  // callbacks/callback.h
 
+// Whether a step on a GPU is recorded once as a CUDA graph, which starts all of its kernels at once.
+// automatic: where that can be done, with one line that says so, or why not; on: an Error where it
+// cannot.
+enum class CudaGraph { automatic, off, on };
+CudaGraph parse_cuda_graph(const std::string& text);  // auto, off, on; throws InvalidInput
+
 // What belongs to a training whatever data it sees. Options that change the arithmetic (batch size,
 // shards, seed, precision) must be the same on all workers; fit() refuses where they are not.
 struct TrainerOptions {
@@ -41,6 +47,12 @@ struct TrainerOptions {
   // What workers divide among themselves, to save memory: the same bits as without. A program
   // that understands --shard gives context.flags().shard (docs/large-models.md).
   parallel::Shard shard = parallel::Shard::none;
+  // On a GPU. LibTorch's flag for the process: f32 products with a shorter mantissa, on tensor
+  // cores.
+  bool tf32 = false;
+  // Weights of convolutions, and so images, with the channels last: what tensor cores like best.
+  bool channels_last = false;
+  CudaGraph cuda_graph = CudaGraph::automatic;
   std::vector<Metric> metrics = {};  // beside the loss
   EmaOptions ema = {};               // a moving average of the weights
   // What validation and evaluate() measure; unset: the training step.
@@ -61,6 +73,9 @@ struct FitOptions {
   std::vector<std::shared_ptr<Callback>> callbacks = {};
   bool progress = true;       // a living line and a summary, on the chief's screen
   bool fast_dev_run = false;  // one step, one batch of validation, nothing written: does it work?
+  // Steps whose losses and metrics stay on the device before they are read together; the same values
+  // and bits. 0: 10 on a GPU, 1 on the CPU. Callbacks that look at each step: Callback::reads_every.
+  std::int64_t read_every = 0;
   int prefetch = 2;           // batches read ahead
   int loader_threads = 1;     // that read ahead, a replica; 0: the replica itself, between steps
   std::string resume = {};    // a checkpoint, or a folder of them: the newest good one, if any

@@ -69,6 +69,7 @@ void AllReduceSync::attach(const SyncedModel& model, std::vector<collective::Sha
       model.shards, runs_);
   require_trainable(model.module);
   tables_.emplace(model.module);
+  fused_.emplace(model.optimizer);
 }
 
 void AllReduceSync::require_trainable(torch::nn::Module& module) const {
@@ -127,6 +128,15 @@ StepResult AllReduceSync::reduce_step(const StepInfo& info, std::span<const Sums
                                       bool& flag) {
   gradients_->finish(deadline());
   buffers_->reduce(deadline());
+  return read_step(info, mine, flag);
+}
+
+StepResult AllReduceSync::read_step(const StepInfo& info, std::span<const Sums> mine) {
+  bool flag = false;
+  return read_step(info, mine, flag);
+}
+
+StepResult AllReduceSync::read_step(const StepInfo& info, std::span<const Sums> mine, bool& flag) {
   std::array<double, 2> flags{info.may_request ? 1.0 : 0.0, flag ? 1.0 : 0.0};
   const SumsTable table(replica_, mine, gradients_->first_shard(), model_->shards, model_->none,
                         flags, deadline());
@@ -160,12 +170,50 @@ void AllReduceSync::apply_step(StepResult& result) {
     if (sharded_)
       sharded_->step();
     else
-      step_in_one_pass(model_->optimizer);
+      update();
     tables_->update(scale / factor);
   } else {
     tables_->drop_gradients();
   }
 }
+
+void AllReduceSync::update() {
+  if (replica_.device.is_cuda() && fused_->applies())
+    fused_->step();
+  else
+    step_in_one_pass(model_->optimizer);
+}
+
+bool AllReduceSync::can_defer() const {
+  return !model_->loss_scale.is_active() && !sharded_ && tables_->empty();
+}
+
+torch::Tensor AllReduceSync::finish_unread_step(double gradient_factor, bool recorded) {
+  gradients_->finish(deadline());
+  buffers_->reduce(deadline());
+  buffers_->apply();
+  if (gradient_factor == 0) return {};  // nothing had a weight
+  if (gradient_factor != 1) multiply_gradients(parameters_, gradient_factor);
+  if (model_->before_update) model_->before_update();
+  const TrainerOptions& options = model_->options;
+  torch::Tensor norm;
+  if (options.clip_norm > 0 || options.log_gradient_norm)
+    norm = parallel::clip_gradients_on_device(
+        parameters_,
+        options.clip_norm > 0 ? options.clip_norm : std::numeric_limits<double>::infinity());
+  if (recorded)
+    fused_->enqueue();
+  else
+    update();
+  return norm;
+}
+
+bool AllReduceSync::can_be_recorded() {
+  return can_defer() && replica_.device.is_cuda() && fused_->applies() &&
+         gradients_->can_be_captured();
+}
+
+bool AllReduceSync::discard_shard() { return gradients_->discard_shard(); }
 
 std::vector<std::uint16_t> AllReduceSync::shard_owners() const {
   std::vector<std::uint16_t> owners(static_cast<std::size_t>(model_->shards));

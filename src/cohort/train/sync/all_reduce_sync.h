@@ -9,6 +9,7 @@
 #include "cohort/parallel/gradients/gradient_memory.h"
 #include "cohort/parallel/gradients/replica.h"
 #include "cohort/parallel/tables/local_tables.h"
+#include "cohort/train/sync/fused_step.h"
 #include "cohort/train/sync/sharded_update.h"
 #include "cohort/train/sync/step_sync.h"
 
@@ -36,6 +37,15 @@ class AllReduceSync final : public StepSync {
   void end_shard(double weight) override;
   StepResult finish_step(const StepInfo& info, std::span<const Sums> mine) override;
   void finish_training() override;
+  // Not with a loss scale, which the host decides on, a divided state, or embedding tables.
+  bool can_defer() const override;
+  torch::Tensor finish_unread_step(double gradient_factor, bool recorded) override;
+  StepResult read_step(const StepInfo& info, std::span<const Sums> mine) override;
+  bool can_be_recorded() override;
+  std::vector<double> recorded_constants() const override { return fused_->constants(); }
+  void before_replay() override { fused_->prepare(); }
+  void after_replay() override { fused_->count(); }
+  bool discard_shard() override;
 
   // finish_step() in its two halves: everything that needs the others, then everything that changes
   // the model (and measures the gradient's norm). `flag`: whether it is set on any replica, which it
@@ -59,6 +69,8 @@ class AllReduceSync final : public StepSync {
 
  private:
   Deadline deadline() const { return Deadline::after(timeout_); }
+  StepResult read_step(const StepInfo& info, std::span<const Sums> mine, bool& flag);
+  void update();
 
   parallel::Replica replica_;
   std::chrono::milliseconds timeout_;
@@ -69,6 +81,7 @@ class AllReduceSync final : public StepSync {
   std::optional<parallel::BufferSync> buffers_;
   std::optional<parallel::LocalTables> tables_;
   std::optional<ShardedUpdate> sharded_;      // where the ranks divide the optimizer's state
+  std::optional<FusedStep> fused_;            // of parameters on a GPU
   std::vector<collective::ShardRange> runs_;  // by rank
   std::vector<std::uint32_t> shard_samples_;
   std::chrono::nanoseconds waited_{};

@@ -8,6 +8,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
@@ -94,6 +95,26 @@ class StepSync {
   virtual StepResult finish_step(const StepInfo& info, std::span<const Sums> mine) = 0;
   // The parameters are what all of training has made of them, on every replica.
   virtual void finish_training() = 0;
+
+  // finish_step() in two calls, between which other steps may be made: while sums stay on a device,
+  // nothing waits for it. The update is made with a gradient_factor that is known before; its
+  // gradient's norm is returned, on its device, or an undefined tensor where none is asked for.
+  // read_step() is collective, of each step in its order. False: steps are finished at once.
+  virtual bool can_defer() const { return false; }
+  // `recorded`: it is called for a graph (below).
+  virtual torch::Tensor finish_unread_step(double gradient_factor, bool recorded);
+  virtual StepResult read_step(const StepInfo& info, std::span<const Sums> mine);
+
+  // Whether begin_shard() to finish_unread_step() may be recorded into a CUDA graph, now that at
+  // least one step was made: they then wait for nothing and depend on no number of the host but
+  // those of recorded_constants(). before_replay() and after_replay() do what of the update is the
+  // host's.
+  virtual bool can_be_recorded() { return false; }
+  virtual std::vector<double> recorded_constants() const { return {}; }
+  virtual void before_replay() {}
+  virtual void after_replay() {}
+  // In place of end_shard(): the shard failed before a part of it was taken. False: one was.
+  virtual bool discard_shard() { return false; }
 
   // Replica 0's parameters, buffers and optimizer state, everywhere.
   virtual void broadcast_from_first() = 0;

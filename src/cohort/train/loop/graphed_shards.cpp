@@ -1,0 +1,100 @@
+#include "cohort/train/loop/graphed_shards.h"
+
+#include <algorithm>
+
+#include "cohort/base/error.h"
+#include "cohort/base/log/log.h"
+
+namespace cohort::train {
+namespace {
+
+// LibTorch measures algorithms of convolutions and makes what lasts in the first, the optimizer its
+// state; the third finds all in place.
+constexpr int kTimesBefore = 3;
+// Each keeps memory for all that it computes. A program whose batches have more shapes than this
+// computes the rest as they are.
+constexpr std::size_t kMostGraphs = 8;
+
+std::vector<std::string> types_and_shapes(const AnyBatch& batch) {
+  std::vector<std::string> all;
+  for (const torch::Tensor& tensor : batch.tensors())
+    all.push_back(fmt::format("{} {} {}", torch::toString(tensor.scalar_type()),
+                              fmt::join(tensor.sizes(), "x"), fmt::join(tensor.strides(), ",")));
+  return all;
+}
+
+}  // namespace
+
+GraphedShards::Graph& GraphedShards::graph_of(const Shard& shard, const AnyBatch& batch) {
+  const std::vector<std::string> tensors = types_and_shapes(batch);
+  const auto is_it = [&](const auto& graph) {
+    return graph->shard == shard.number && graph->constants == shard.constants &&
+           graph->tensors == tensors;
+  };
+  // What was recorded with other constants is not needed again: a rate's schedule is no constant.
+  std::erase_if(graphs_, [&](const auto& graph) {
+    return graph->shard == shard.number && graph->tensors == tensors &&
+           graph->constants != shard.constants;
+  });
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(), is_it);
+  if (found != graphs_.end()) return **found;
+  auto graph = std::make_unique<Graph>();
+  graph->shard = shard.number;
+  graph->constants = shard.constants;
+  graph->tensors = tensors;
+  graphs_.push_back(std::move(graph));
+  return *graphs_.back();
+}
+
+Measured GraphedShards::run(const Shard& shard, const AnyBatch& batch) {
+  if (!is_on()) return shard.compute(batch, false);
+  Graph& graph = graph_of(shard, batch);
+  const auto recorded = std::count_if(graphs_.begin(), graphs_.end(),
+                                      [](const auto& each) { return each->work != nullptr; });
+  if (!graph.work) {
+    const bool may = static_cast<std::size_t>(recorded) < kMostGraphs;
+    if (++graph.times <= kTimesBefore || !may || !record(shard, batch, graph))
+      return shard.compute(batch, false);
+  }
+  graph.batch.copy_from(batch);
+  shard.before_replay();
+  graph.work->replay();
+  shard.after_replay();
+  Measured measured = graph.measured;
+  if (measured.row.defined()) measured.row = measured.row.clone();
+  return measured;
+}
+
+bool GraphedShards::record(const Shard& shard, const AnyBatch& batch, Graph& graph) {
+  try {
+    graph.batch = batch.clone();
+    graph.work = std::make_unique<parallel::RecordedWork>(device_);
+    shard.before_replay();
+    graph.work->record([&] { graph.measured = shard.compute(graph.batch, true); });
+  } catch (const std::exception& error) {
+    const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+    std::string reason = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+    reason = reason.substr(0, reason.find('\n'));
+    if (!shard.begin_again())
+      throw Error(fmt::format("the step could not be recorded as a CUDA graph: {}", reason),
+                  {.advice = "Set TrainerOptions::cuda_graph to off."});
+    switch_off(reason);
+    return false;
+  }
+  if (speaks_ && graphs_.size() == 1)
+    log::info("steps are started as a CUDA graph from here on (cuda_graph = off computes them one "
+              "kernel at a time)");
+  return true;
+}
+
+void GraphedShards::switch_off(const std::string& reason) {
+  if (!is_on()) return;
+  if (wanted_ == CudaGraph::on)
+    throw InvalidInput(fmt::format("cuda_graph is on, but {}", reason),
+                       {.advice = "Set it to automatic or off, or change what is in its way."});
+  graphs_.clear();
+  wanted_ = CudaGraph::off;
+  if (speaks_) log::info("no CUDA graph: {}", reason);
+}
+
+}  // namespace cohort::train
