@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "cohort/base/error.h"
+#include "cohort/parallel/cuda/device_streams.h"
+#include "cohort/parallel/cuda/stream_scope.h"
 #include "cohort/parallel/tensors/named_call.h"
 #include "cohort/train/callbacks/default_callbacks.h"
 #include "cohort/train/checkpoint/checkpoint.h"
@@ -43,6 +45,7 @@ struct Trainer::State {
   TrainerOptions options;
   int threads = 1;  // that LibTorch has outside of run()
   // By local index, made by the first run.
+  std::vector<std::optional<c10::Stream>> streams;
   std::vector<std::unique_ptr<ReplicaSync>> syncs;
   std::vector<std::unique_ptr<ReplicaTrainer>> replicas;
   ElasticSync* elastic_sync = nullptr;  // of the one replica, in an elastic job
@@ -59,9 +62,19 @@ struct Trainer::State {
       strategy->run([&](const parallel::Replica& replica) {
         if (!options.deterministic)
           at::set_num_threads(std::max(1, threads / strategy->local_replicas()));
+        std::optional<parallel::StreamScope> on_own_stream;
+        if (const auto& stream = stream_of(replica)) on_own_stream.emplace(*stream);
         body(replica);
       });
     });
+  }
+
+  // Of a GPU: not the default stream, whose work cannot be recorded as a CUDA graph.
+  const std::optional<c10::Stream>& stream_of(const parallel::Replica& replica) {
+    auto& stream = streams[static_cast<std::size_t>(replica.local)];
+    if (!stream && replica.device.is_cuda() && parallel::built_with_cuda())
+      stream = parallel::stream_from_pool(replica.device);
+    return stream;
   }
 
   ReplicaSync& sync_of(const parallel::Replica& replica) {
@@ -139,6 +152,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
                        .make_optimizer = {},
                        .options = std::move(options),
                        .threads = at::get_num_threads(),
+                       .streams = {},
                        .syncs = {},
                        .replicas = {},
                        .elastic_sync = nullptr,
@@ -150,6 +164,7 @@ Trainer::Trainer(std::shared_ptr<parallel::Strategy> strategy, Model model,
   expect(state.strategy != nullptr, "there is no strategy", "Give context.strategy().");
   check(state.options, *state.strategy);
   check_phases(state.phases, state.model.module(), state.options.metrics);
+  state.streams.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
   state.syncs.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
   state.replicas.resize(static_cast<std::size_t>(state.strategy->local_replicas()));
   state.position.sums = Sums(state.options.metrics, state.phases.size());

@@ -34,33 +34,34 @@ std::vector<torch::Tensor> gradients_of(const NamedTensors& parameters, double m
   return gradients;
 }
 
-}  // namespace
-
-torch::Tensor clip_gradients_on_device(const NamedTensors& parameters, double max_norm) {
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> gradients = gradients_of(parameters, max_norm);
-  if (gradients.empty()) return torch::zeros({}, torch::kDouble);
-  const torch::Tensor norm =
-      torch::linalg_vector_norm(torch::stack(torch::_foreach_norm(gradients)), 2);
-  if (std::isfinite(max_norm)) {
-    const torch::Tensor factor = torch::where(norm.isfinite() & (norm > max_norm), max_norm / norm,
-                                              torch::ones_like(norm));
-    torch::_foreach_mul_(gradients, factor);
-  }
-  return norm;
-}
-
-double clip_gradients(const NamedTensors& parameters, double max_norm) {
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> gradients = gradients_of(parameters, max_norm);
-  if (!gradients.empty() && gradients.front().is_cuda())
-    return clip_gradients_on_device(parameters, max_norm).item<double>();
+double clip_on_host(std::vector<torch::Tensor>& gradients, double max_norm) {
   double total = 0;
   for (const torch::Tensor& gradient : gradients) total += sum_of_squares(gradient);
   const double norm = std::sqrt(total);
   if (std::isfinite(norm) && norm > max_norm)
     for (torch::Tensor& gradient : gradients) gradient.mul_(max_norm / norm);
   return norm;
+}
+
+}  // namespace
+
+torch::Tensor clip_gradients_on_device(const NamedTensors& parameters, double max_norm) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> gradients = gradients_of(parameters, max_norm);
+  if (gradients.empty() || gradients.front().is_cpu())
+    return torch::scalar_tensor(clip_on_host(gradients, max_norm), torch::kDouble);
+  const torch::Tensor norm =
+      torch::linalg_vector_norm(torch::stack(torch::_foreach_norm(gradients)), 2);
+  if (std::isfinite(max_norm)) {
+    const torch::Tensor factor =
+        torch::where(norm.isfinite() & (norm > max_norm), max_norm / norm, torch::ones_like(norm));
+    torch::_foreach_mul_(gradients, factor);
+  }
+  return norm;
+}
+
+double clip_gradients(const NamedTensors& parameters, double max_norm) {
+  return clip_gradients_on_device(parameters, max_norm).item<double>();
 }
 
 }  // namespace cohort::parallel

@@ -66,7 +66,8 @@ class GradientSync {
   void begin_shard(int shard);
   void end_shard();
   // In place of end_shard(): gives up what was computed since begin_shard(). False, with nothing
-  // done, where a part of it has been taken for the sum: not all of it was computed under NoSync.
+  // done, outside of a shard, or where a part of it has been taken for the sum: not all of it was
+  // computed under NoSync.
   bool discard_shard();
   void finish(Deadline deadline);
 
@@ -103,8 +104,8 @@ class GradientSync {
 // ranks. Returns the norm before clipping.
 double clip_gradients(const NamedTensors& parameters, double max_norm);
 
-// The same by operations on the gradients' device alone: the norm is a tensor there, and nothing
-// waits for it.
+// The same by operations on the gradients' device alone: on a GPU the norm is a tensor there, and
+// nothing waits for it.
 torch::Tensor clip_gradients_on_device(const NamedTensors& parameters, double max_norm);
 
 }  // namespace cohort::parallel

@@ -295,8 +295,9 @@ std::vector<std::int64_t> FitLoop::reading_periods() const {
   for (const auto& callback : inputs_.callbacks) periods.insert(callback->reads_every());
   const parallel::Replica& replica = trainer_.replica();
   if (replica.size > 1 && trainer_.sync().steps->can_defer()) {
-    const std::string mine = fmt::format("{}", fmt::join(periods, " "));
-    for (const std::string& text : parallel::gather_texts(*replica.group, mine))
+    std::vector<std::string> mine;
+    for (const std::int64_t period : periods) mine.push_back(std::to_string(period));
+    for (const std::string& text : parallel::gather_texts(*replica.group, cohort::join(mine, " ")))
       for (const std::string& word : split(text, ' '))
         if (const auto period = parse_unsigned(word))
           periods.insert(static_cast<std::int64_t>(*period));

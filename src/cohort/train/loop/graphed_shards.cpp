@@ -18,8 +18,7 @@ constexpr std::size_t kMostGraphs = 8;
 std::vector<std::string> types_and_shapes(const AnyBatch& batch) {
   std::vector<std::string> all;
   for (const torch::Tensor& tensor : batch.tensors())
-    all.push_back(fmt::format("{} {} {}", torch::toString(tensor.scalar_type()),
-                              fmt::join(tensor.sizes(), "x"), fmt::join(tensor.strides(), ",")));
+    all.push_back(c10::str(tensor.scalar_type(), " ", tensor.sizes(), " ", tensor.strides()));
   return all;
 }
 
@@ -82,8 +81,9 @@ bool GraphedShards::record(const Shard& shard, const AnyBatch& batch, Graph& gra
     return false;
   }
   if (speaks_ && graphs_.size() == 1)
-    log::info("steps are started as a CUDA graph from here on (cuda_graph = off computes them one "
-              "kernel at a time)");
+    log::info(
+        "steps are started as a CUDA graph from here on (cuda_graph = off computes them one "
+        "kernel at a time)");
   return true;
 }
 

@@ -27,14 +27,12 @@ struct Measured {
     double samples = 0;
   };
   std::vector<Item> items;
-  torch::Tensor row;  // f64, one dimension; undefined where nothing is on a device
-  Sums none;          // of an item's shape
+  torch::Tensor row;      // f64, one dimension; undefined where nothing is on a device
+  Sums none;              // of an item's shape
   bool has_norm = false;  // the row's last number is the norm of the gradient
 
   void add_norm(const torch::Tensor& norm);
-  std::size_t row_size() const {
-    return row.defined() ? static_cast<std::size_t>(row.numel()) : 0;
-  }
+  std::size_t row_size() const { return row.defined() ? static_cast<std::size_t>(row.numel()) : 0; }
 
   // The sum of the losses' weights, where the host knows all of them.
   std::optional<double> weight() const;

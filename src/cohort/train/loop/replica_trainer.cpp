@@ -8,9 +8,11 @@
 #include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
 #include "cohort/membership/faults/fault_points.h"
+#include "cohort/parallel/cuda/device_streams.h"
 #include "cohort/parallel/tensors/broadcast_state.h"
 #include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
+#include "cohort/train/model/gpu_settings.h"
 #include "cohort/train/model/optimizer_parameters.h"
 #include "cohort/train/options/checks.h"
 
@@ -73,20 +75,6 @@ std::uint64_t phase_seed(std::uint64_t seed, std::size_t phase) {
 
 constexpr std::int64_t kEvaluation = -1;  // in the place of an epoch, for random numbers
 constexpr std::int64_t kReadEvery = 10;   // steps, on a GPU
-
-// What the options say of the process and of the model's memory.
-void prepare_for_gpu(torch::nn::Module& module, const TrainerOptions& options) {
-  auto& context = at::globalContext();
-  context.setDeterministicCuDNN(options.deterministic);
-  context.setBenchmarkCuDNN(!options.deterministic);
-  context.setAllowTF32CuBLAS(options.tf32);
-  context.setAllowTF32CuDNN(options.tf32);
-  if (!options.channels_last) return;
-  const torch::NoGradGuard no_gradients;
-  for (torch::Tensor& parameter : module.parameters())
-    if (parameter.dim() == 4)
-      parameter.set_data(parameter.contiguous(torch::MemoryFormat::ChannelsLast));
-}
 
 }  // namespace
 
@@ -166,7 +154,10 @@ Logs ReplicaTrainer::logs(const Sums& sums) const {
 void ReplicaTrainer::begin_reading(std::int64_t every, bool speaks) {
   const bool on_gpu = replica().device.is_cuda();
   read_every_ = every > 0 ? every : on_gpu ? kReadEvery : 1;
-  if (!graphs_ && on_gpu) graphs_.emplace(replica().device, options_.cuda_graph, speaks);
+  if (graphs_ || !on_gpu) return;
+  graphs_.emplace(replica().device, options_.cuda_graph, speaks);
+  if (!parallel::built_with_cuda())
+    graphs_->switch_off("Cohort was built without CUDA's headers, which stand beside LibTorch");
 }
 
 std::vector<StepResult> ReplicaTrainer::step(const StepInfo& info, std::vector<double>& units,
@@ -174,12 +165,14 @@ std::vector<StepResult> ReplicaTrainer::step(const StepInfo& info, std::vector<d
   model_.module().train();
   units.resize(phases_.size(), 1);
   std::vector<StepResult> results;
-  if (unread_) {
-    results = run_unread(info, units.front(), next);
-  } else {
-    results.push_back(run_phases(info, units, next));
-    defer_from_here(results.front());
-  }
+  with_refusals_named([&] {
+    if (unread_) {
+      results = run_unread(info, units.front(), next);
+    } else {
+      results.push_back(run_phases(info, units, next));
+      defer_from_here(results.front());
+    }
+  });
   average_.update();
   return results;
 }
@@ -191,8 +184,9 @@ void ReplicaTrainer::defer_from_here(const StepResult& first) {
   if (phases_.size() > 1)
     reason = "a step has several phases";
   else if (!phases_.front().sync->can_defer())
-    reason = "its losses decide about the update (f16, --shard, embedding tables, servers, an "
-             "elastic job)";
+    reason =
+        "its losses decide about the update (f16, --shard, embedding tables, servers, an "
+        "elastic job)";
   else if (!own_weight_ || (replica().size > 1 && first.sums.weights[0] != first.sums.samples))
     reason = "its losses have weights of their own that the host must read";
   if (!reason.empty()) {
@@ -270,8 +264,8 @@ GraphedShards::Shard ReplicaTrainer::part_of_step(TrainedPhase& phase, const Ste
   std::vector<double> constants{static_cast<double>(info.samples), info.weight_unit, weight};
   if (is_last && graphs_ && graphs_->is_on())
     for (const double constant : steps.recorded_constants()) constants.push_back(constant);
-  const auto compute = [this, &phase, &steps, &weight, info, shard, is_last](
-                           const AnyBatch& batch, bool recorded) {
+  const auto compute = [this, &phase, &steps, &weight, info, shard, is_last](const AnyBatch& batch,
+                                                                             bool recorded) {
     measured_.clear();
     run_shard(phase, info, shard, batch);
     Measured measured = measured_.take();

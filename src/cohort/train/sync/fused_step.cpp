@@ -53,14 +53,14 @@ bool lies_as(const torch::Tensor& tensor, const torch::Tensor& parameter) {
          tensor.sizes() == parameter.sizes() && tensor.strides() == parameter.strides();
 }
 
-torch::Tensor zeros_like(const torch::Tensor& parameter) {
+torch::Tensor zeros_laid_as(const torch::Tensor& parameter) {
   return torch::zeros_like(parameter, torch::MemoryFormat::Preserve);
 }
 
 // State that came from a checkpoint may lie in another order than the parameter.
 torch::Tensor laid_as(const torch::Tensor& state, const torch::Tensor& parameter) {
   if (lies_as(state, parameter) || state.sizes() != parameter.sizes()) return state;
-  return zeros_like(parameter).copy_(state);
+  return zeros_laid_as(parameter).copy_(state);
 }
 
 // The state of a parameter, made where there is none.
@@ -78,8 +78,8 @@ void collect_averages(torch::optim::Optimizer& optimizer, const torch::Tensor& p
   auto& state = state_of<State>(optimizer, parameter);
   if (!state.exp_avg().defined()) {
     state.step(0);
-    state.exp_avg(zeros_like(parameter));
-    state.exp_avg_sq(zeros_like(parameter));
+    state.exp_avg(zeros_laid_as(parameter));
+    state.exp_avg_sq(zeros_laid_as(parameter));
   }
   state.exp_avg(laid_as(state.exp_avg(), parameter));
   state.exp_avg_sq(laid_as(state.exp_avg_sq(), parameter));
@@ -143,7 +143,7 @@ bool FusedStep::collect(const torch::optim::OptimizerParamGroup& given, Group& g
     } else if (static_cast<const torch::optim::SGDOptions&>(given.options()).momentum() != 0) {
       // A momentum of zeros is what the first step of a rule without dampening begins with.
       auto& state = state_of<SGDParamState>(optimizer_, parameter);
-      if (!state.momentum_buffer().defined()) state.momentum_buffer(zeros_like(parameter));
+      if (!state.momentum_buffer().defined()) state.momentum_buffer(zeros_laid_as(parameter));
       state.momentum_buffer(laid_as(state.momentum_buffer(), parameter));
       group.first.push_back(state.momentum_buffer());
     }
@@ -231,7 +231,8 @@ std::vector<double> FusedStep::constants() const {
       all.insert(all.end(), {std::get<0>(adam.betas()), std::get<1>(adam.betas()), adam.eps(),
                              adam.weight_decay(), static_cast<double>(adam.amsgrad())});
     };
-    if (const auto* adam = dynamic_cast<const torch::optim::AdamOptions*>(&options)) add_adam(*adam);
+    if (const auto* adam = dynamic_cast<const torch::optim::AdamOptions*>(&options))
+      add_adam(*adam);
     if (const auto* adamw = dynamic_cast<const torch::optim::AdamWOptions*>(&options))
       add_adam(*adamw);
   }
