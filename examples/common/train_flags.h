@@ -27,17 +27,28 @@ struct TrainFlags {
   int accumulate = 1;
   double clip_norm = 0;
   int loader_threads = 1;
+  int prefetch = 2;
+  std::int64_t read_every = 0;
+  std::int64_t device_cache = 1024;  // MiB
+  bool fast = false;
+  bool tf32 = false;
+  bool channels_last = false;
+  std::string cuda_graph = "auto";
   std::string precision = "f32";
   std::string compression = "none";
 
   // Declares the flags; the values above are their defaults.
   void declare(CLI::App& app);
-  // Reads the rest of the command line. Returns false when --help was asked for and answered.
-  static bool parse(CLI::App& app, const cohort::Context& context);
+  // Reads the rest of the command line, and sets what --fast stands for. Returns false when --help
+  // was asked for and answered.
+  bool parse(CLI::App& app, const cohort::Context& context);
 
   cohort::TrainerOptions trainer_options(const cohort::Context& context) const;
   // Checkpoints, TensorBoard files, CSV and per-worker logs under the model folder.
   cohort::FitOptions fit_options(const cohort::Context& context) const;
+
+ private:
+  void apply_fast(const CLI::App& app, const cohort::Context& context);
 };
 
 }  // namespace examples

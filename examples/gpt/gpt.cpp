@@ -132,7 +132,7 @@ int train(int argc, char** argv) {
   CLI::App app("Trains a language model of GPT-2's shape, then writes a text with it.", "gpt");
   flags.declare(app);
   gpt.declare(app);
-  if (!examples::TrainFlags::parse(app, context)) return 0;
+  if (!flags.parse(app, context)) return 0;
   check(gpt.sampling);
   if (flags.deterministic && context.flags().wants_cuda()) examples::use_repeatable_kernels();
 

@@ -42,7 +42,7 @@ int train(int argc, char** argv) {
   examples::TrainFlags flags{.batch_size = 128, .train_epochs = 3, .learning_rate = 0.05};
   CLI::App app("Trains a convolutional network on Fashion-MNIST.", "mnist");
   flags.declare(app);
-  if (!examples::TrainFlags::parse(app, context)) return 0;
+  if (!flags.parse(app, context)) return 0;
 
   torch::manual_seed(flags.seed);
   Net net;

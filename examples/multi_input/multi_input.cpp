@@ -21,7 +21,7 @@ int train(int argc, char** argv) {
   flags.declare(app);
   app.remove_option(app.get_option("--data_dir"));
   app.add_option("--samples", samples, "offers to train on")->capture_default_str();
-  if (!examples::TrainFlags::parse(app, context)) return 0;
+  if (!flags.parse(app, context)) return 0;
 
   torch::manual_seed(flags.seed);
   examples::OfferNet net;

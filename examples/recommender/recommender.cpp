@@ -96,7 +96,7 @@ int train(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--table_learning_rate", model.table_learning_rate, "of the tables' Adagrad")
       ->capture_default_str();
-  if (!examples::TrainFlags::parse(app, context)) return 0;
+  if (!flags.parse(app, context)) return 0;
 
   torch::manual_seed(flags.seed);
   data.seed = flags.seed;

@@ -24,7 +24,7 @@ int train(int argc, char** argv) {
       ->check(CLI::IsMember({20, 32, 44, 56}))
       ->capture_default_str();
   app.add_option("--weight_decay", weight_decay, "of the optimizer")->capture_default_str();
-  if (!examples::TrainFlags::parse(app, context)) return 0;
+  if (!flags.parse(app, context)) return 0;
 
   torch::manual_seed(flags.seed);
   examples::ResNet net(layers);

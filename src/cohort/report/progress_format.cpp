@@ -55,13 +55,14 @@ std::string format_progress(const ProgressState& state, int width) {
   auto add = [&](int importance, std::string text) {
     fields.push_back({importance, std::move(text)});
   };
-  if (state.loss) add(6, "loss " + format_loss(*state.loss));
-  if (state.accuracy) add(4, fmt::format("acc {:.1f}%", *state.accuracy * 100));
-  if (state.samples_per_second) add(3, format_rate(*state.samples_per_second) + " samples/s");
-  if (state.seconds_left) add(5, format_duration(*state.seconds_left) + " left");
+  if (state.loss) add(7, "loss " + format_loss(*state.loss));
+  if (state.accuracy) add(5, fmt::format("acc {:.1f}%", *state.accuracy * 100));
+  if (state.samples_per_second) add(4, format_rate(*state.samples_per_second) + " samples/s");
+  if (state.seconds_left) add(6, format_duration(*state.seconds_left) + " left");
   add(1, fmt::format("{} worker{}", state.workers, state.workers == 1 ? "" : "s"));
   if (state.communication_share)
-    add(2, fmt::format("comm {:.1f}%", *state.communication_share * 100));
+    add(3, fmt::format("comm {:.1f}%", *state.communication_share * 100));
+  if (state.data_share) add(2, fmt::format("data {:.1f}%", *state.data_share * 100));
 
   std::string epoch =
       state.epoch > 0 ? fmt::format("epoch {} ", of_total(state.epoch, state.epochs)) : "";

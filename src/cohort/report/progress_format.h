@@ -16,11 +16,12 @@ struct ProgressState {
   std::optional<double> seconds_left;
   int workers = 1;
   std::optional<double> communication_share;  // of the time, 0 to 1
+  std::optional<double> data_share;           // of the time in which the chief waited for batches
 };
 
 // "epoch 2/3 [#####-----] 412/938  loss 0.3127  acc 89.1%  3214 samples/s  0:42 left  2 workers
-// comm 4.1%". What does not fit into `width` columns is left out, the least important first: the
-// bar, workers, comm, samples/s, acc, time left, loss. Width 0: everything but the bar, for files.
+// comm 4.1%  data 0.2%". What does not fit into `width` columns is left out, the least important
+// first: the bar, workers, data, comm, samples/s, acc, time left, loss. Width 0: everything but the bar, for files.
 std::string format_progress(const ProgressState& state, int width);
 
 std::string format_duration(double seconds);  // 0:07, 12:34, 3:05:10

@@ -55,6 +55,14 @@ TEST(FormatProgress, WhatNobodyKnowsIsLeftOut) {
             "epoch 1 7  loss nan  1 worker");
 }
 
+TEST(FormatProgress, WaitingForDataIsShownWhereItIsKnown) {
+  auto state = full_state();
+  state.data_share = 0.012;
+  EXPECT_EQ(format_progress(state, 0),
+            "epoch 2/3 469/938  loss 0.3127  acc 89.1%  3214 samples/s  0:42 left  2 workers  "
+            "comm 4.1%  data 1.2%");
+}
+
 TEST(FormatProgress, AStepPastTheEndFillsTheBar) {
   EXPECT_EQ(format_progress({.epoch = 1, .epochs = 1, .step = 12, .steps = 10}, 40),
             "epoch 1/1 [############] 12/10  1 worker");

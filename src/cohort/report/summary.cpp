@@ -56,6 +56,7 @@ std::vector<Column> make_columns(const std::vector<EpochSummary>& epochs) {
   add("time", [](const auto& epoch) { return format_duration(epoch.seconds); });
   add("samples/s", optional(&EpochSummary::samples_per_second, format_rate));
   add("comm", optional(&EpochSummary::communication_share, percent));
+  add("data", optional(&EpochSummary::data_share, percent));
   return columns;
 }
 
@@ -127,6 +128,7 @@ std::string format_summary(const RunSummary& run) {
   text += fmt::format(", {} worker{}", run.workers, run.workers == 1 ? "" : "s");
   if (run.communication_share)
     text += fmt::format(", {} of the time in communication", percent(*run.communication_share));
+  if (run.data_share) text += fmt::format(", {} waiting for data", percent(*run.data_share));
   text += '\n';
   if (!run.weights_sha256.empty()) text += fmt::format("weights {}\n", run.weights_sha256);
   return text;

@@ -15,6 +15,7 @@ struct EpochSummary {
   double seconds = 0;
   std::optional<double> samples_per_second;   // of all workers together
   std::optional<double> communication_share;  // of the time, 0 to 1
+  std::optional<double> data_share;           // of the time in which the chief waited for batches
 };
 
 struct RunSummary {
@@ -23,7 +24,8 @@ struct RunSummary {
   std::int64_t samples = 0;  // trained on, by all workers together
   int workers = 1;
   std::optional<double> communication_share;
-  std::string weights_sha256;  // of all parameters and buffers; empty: no such line
+  std::optional<double> data_share;  // of the time in which the chief waited for batches
+  std::string weights_sha256;        // of all parameters and buffers; empty: no such line
 };
 
 // The epoch with the best validation accuracy; without one, of training accuracy, validation loss,

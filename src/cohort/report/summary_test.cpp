@@ -44,6 +44,11 @@ TEST(FormatSummary, HasATableTheBestTheTotalsAndTheWeightsLast) {
             "weights abc123\n");
 }
 
+TEST(FormatSummary, TheTotalsSayHowMuchWasWaitingForData) {
+  EXPECT_EQ(format_summary({.seconds = 2, .samples = 10, .data_share = 0.0123}),
+            "total   0:02, 10 samples, 5.00 samples/s, 1 worker, 1.23% waiting for data\n");
+}
+
 TEST(FormatSummary, ColumnsThatNoEpochHasAreLeftOut) {
   auto text = format_summary({.epochs = {{.epoch = 1, .loss = 0.5, .seconds = 1}}, .seconds = 1});
   EXPECT_THAT(text, Not(HasSubstr("acc")));

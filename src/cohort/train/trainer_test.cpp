@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <limits>
 #include <mutex>
+#include <thread>
 
 #include "cohort/base/error.h"
 #include "cohort/base/files/scratch_folder_test.h"
@@ -107,6 +108,24 @@ TEST(Trainer, SeveralThreadsLoadAtOnce) {
   const auto data = std::make_shared<TwoAtOnce>();
   trainer.fit(data, {.progress = false, .prefetch = 1, .loader_threads = 2});
   EXPECT_FALSE(data->alone) << "no second batch was asked for while the first was loaded";
+  context.leave();
+}
+
+TEST(Trainer, SaysWhatShareOfTheTimeItWaitedForData) {
+  struct Slow : Dataset {
+    std::int64_t size() const override { return inner->size(); }
+    Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override {
+      std::this_thread::sleep_for(100ms);  // what reading takes here
+      return inner->get(indices, key);
+    }
+    DatasetPtr inner = small_images(50);
+  };
+  auto context = job_of(1);
+  SmallNet net;
+  Trainer trainer(context.strategy(), net, sgd(net), cross_entropy, {.batch_size = 10});
+  const auto slow = trainer.fit(std::make_shared<Slow>(), {.progress = false});
+  EXPECT_GT(slow.data_share, 0.3);
+  EXPECT_LE(slow.data_share, 1);
   context.leave();
 }
 

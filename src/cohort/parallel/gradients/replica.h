@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include "cohort/collective/device/device_group.h"
 #include "cohort/collective/group.h"
 
 namespace cohort::membership {
@@ -13,8 +14,8 @@ namespace cohort::parallel {
 class Servers;
 
 // One copy of the model: a thread of its own, a device of its own, and a rank among all replicas
-// of the job. A worker process has one, or several (mirrored). A value; `group`, `servers` and
-// `elastic` are lent by the Strategy that made it.
+// of the job. A worker process has one, or several (mirrored). A value; `group`, `device_group`,
+// `servers` and `elastic` are lent by the Strategy that made it.
 struct Replica {
   int local = 0;  // index among this process's replicas
   int rank = 0;   // among the job's replicas: worker rank * replicas a worker + local
@@ -23,6 +24,8 @@ struct Replica {
   // Of all replicas; rank and size as above. With parameter servers it reaches no other worker:
   // collectives throw InvalidInput.
   collective::Group* group = nullptr;
+  // The same ranks on their GPUs; nullptr: what is on GPUs goes through the host's memory.
+  collective::DeviceGroup* device_group = nullptr;
   Servers* servers = nullptr;  // parameter servers, where the strategy has them
   // In an elastic job: who else is there, now. `rank`, `size` and `group` are then those of the
   // start, and `group` is null before the worker has entered.

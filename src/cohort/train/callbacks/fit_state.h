@@ -51,6 +51,9 @@ class FitState {
   std::string weights;             // at the end: SHA-256 of all parameters and buffers
   double samples_per_second = 0;   // since the epoch began
   double communication_share = 0;  // of the time since fit() began, spent waiting for other workers
+  // Spent waiting for batches of this worker: of the time since the epoch began, and in all.
+  double data_share = 0;
+  std::chrono::nanoseconds waited_for_data{0};
   std::chrono::steady_clock::duration elapsed{};  // since fit() began
 
   // How far training is, in epochs: 1.5 is half-way through the second.

@@ -68,6 +68,7 @@ void WorkerLog::write(const FitState& fit, const char* event) {
   row.values.emplace_back("seconds", std::chrono::duration<double>(fit.elapsed).count());
   row.values.emplace_back("samples_per_second", fit.samples_per_second);
   row.values.emplace_back("communication_share", fit.communication_share);
+  row.values.emplace_back("data_share", fit.data_share);
   file_->write(row);
   file_->flush();
 }

@@ -63,7 +63,8 @@ report::ProgressState Progress::state_of(const FitState& fit) const {
           .samples_per_second = fit.samples_per_second,
           .seconds_left = per_step * static_cast<double>(steps_left),
           .workers = fit.strategy().workers(),
-          .communication_share = fit.communication_share};
+          .communication_share = fit.communication_share,
+          .data_share = fit.data_share};
 }
 
 void Progress::on_epoch_end(FitState& fit) {
@@ -75,7 +76,8 @@ void Progress::on_epoch_end(FitState& fit) {
                              .validation_accuracy = find(fit.logs, "val_accuracy"),
                              .seconds = seconds(fit.elapsed - epoch_began_),
                              .samples_per_second = fit.samples_per_second,
-                             .communication_share = fit.communication_share};
+                             .communication_share = fit.communication_share,
+                             .data_share = fit.data_share};
   summary_.epochs.push_back(epoch);
   std::string line = fmt::format("epoch {}/{}", fit.epoch + 1, fit.epochs);
   for (const auto& [name, value] : fit.logs) line += fmt::format("  {} {:.4g}", name, value);
@@ -88,6 +90,7 @@ void Progress::on_train_end(FitState& fit) {
   summary_.seconds = seconds(fit.elapsed);
   summary_.samples = fit.samples_trained;
   if (summary_.workers > 1) summary_.communication_share = fit.communication_share;
+  summary_.data_share = seconds(fit.waited_for_data) / std::max(summary_.seconds, 1e-9);
   summary_.weights_sha256 = fit.weights;
   std::string text = report::format_summary(summary_);
   text.pop_back();  // print() ends the line

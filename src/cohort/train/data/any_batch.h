@@ -58,9 +58,11 @@ class AnyBatch {
   void copy_from(const AnyBatch& other);
   // The same in page-locked memory, from which a GPU copies by itself. Needs CUDA.
   AnyBatch pin_memory() const;
+  // The same type with change(tensor) in the place of every tensor.
+  using Change = std::function<torch::Tensor(const torch::Tensor&)>;
+  AnyBatch map(const Change& change) const;
 
  private:
-  using Change = std::function<torch::Tensor(const torch::Tensor&)>;
   struct Content {
     virtual ~Content() = default;
     virtual const std::type_info& type() const = 0;
@@ -81,7 +83,6 @@ class AnyBatch {
   };
 
   void check_type(const std::type_info& wanted) const;
-  AnyBatch map(const Change& change) const;
 
   std::shared_ptr<const Content> content_;  // null: no samples
 };

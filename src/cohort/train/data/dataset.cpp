@@ -1,6 +1,8 @@
 #include "cohort/train/data/dataset.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -8,6 +10,37 @@
 #include "cohort/train/data/image_store.h"
 
 namespace cohort::train {
+namespace {
+
+// Of some samples of another data set, whose second half does not know of that.
+class SubsetSplit final : public SplitLoad {
+ public:
+  using Inner = std::function<std::vector<std::int64_t>(std::span<const std::int64_t>)>;
+  SubsetSplit(std::unique_ptr<const SplitLoad> split, Inner inner)
+      : split_(std::move(split)), inner_(std::move(inner)) {}
+
+  std::vector<torch::Tensor> common(torch::Device device) const override {
+    return split_->common(device);
+  }
+  std::vector<torch::Tensor> on_host(std::span<const std::int64_t> indices,
+                                     const DrawKey& key) const override {
+    return split_->on_host(inner_(indices), key);
+  }
+  AnyBatch on_device(std::span<const torch::Tensor> common,
+                     std::span<const torch::Tensor> given) const override {
+    return split_->on_device(common, given);
+  }
+
+ private:
+  std::unique_ptr<const SplitLoad> split_;
+  Inner inner_;
+};
+
+torch::Tensor as_tensor(const std::vector<std::int64_t>& numbers) {
+  return torch::tensor(numbers, torch::kInt64);
+}
+
+}  // namespace
 
 AnyBatch Dataset::load(std::span<const std::int64_t> indices, const DrawKey& key) const {
   Batch batch = get(indices, key);
@@ -62,6 +95,25 @@ Batch Subset::get(std::span<const std::int64_t> indices, const DrawKey& key) con
 
 Batch Subset::get_raw(std::span<const std::int64_t> indices, const DrawKey& key) const {
   return dataset_->get_raw(inner(indices), key);
+}
+
+std::optional<RawImages> Subset::raw_images(std::int64_t most_bytes) const {
+  std::optional<RawImages> images = dataset_->raw_images(0);
+  if (!images || size() * images->shape.bytes() > most_bytes) return images;
+  images = dataset_->raw_images(std::numeric_limits<std::int64_t>::max());
+  if (images->pixels.defined()) {
+    const torch::Tensor where = as_tensor(indices_);
+    images->pixels = images->pixels.index_select(0, where);
+    images->target = images->target.index_select(0, where);
+  }
+  return images;
+}
+
+std::unique_ptr<const SplitLoad> Subset::split(const SplitOptions& options) const {
+  auto split = dataset_->split(options);
+  if (!split) return nullptr;
+  return std::make_unique<SubsetSplit>(
+      std::move(split), [this](std::span<const std::int64_t> indices) { return inner(indices); });
 }
 
 DatasetPtr take(DatasetPtr dataset, std::int64_t n) {

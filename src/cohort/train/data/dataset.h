@@ -4,10 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "cohort/train/data/any_batch.h"
+#include "cohort/train/data/draw_key.h"
+#include "cohort/train/data/image_store.h"
+#include "cohort/train/data/split_load.h"
 
 namespace cohort::train {
 
@@ -17,12 +21,6 @@ struct Batch {
   torch::Tensor target;
 
   std::int64_t size() const { return data.defined() ? data.size(0) : 0; }
-};
-
-// What augmentation draws from, besides the sample's number. Never the rank.
-struct DrawKey {
-  std::uint64_t seed = 0;
-  std::int64_t epoch = 0;
 };
 
 // Samples by number, in batches of any type: what fit(), evaluate() and loaders read.
@@ -40,6 +38,9 @@ class SampleSource {
   // otherwise). Augmentation depends on (key.seed, key.epoch, index) only: a sample is the same
   // whatever batch or worker it is in.
   virtual AnyBatch load(std::span<const std::int64_t> indices, const DrawKey& key) const = 0;
+
+  // load() in two halves, the second of which a GPU can do; null: load() is the only way.
+  virtual std::unique_ptr<const SplitLoad> split(const SplitOptions&) const { return nullptr; }
 };
 
 using SourcePtr = std::shared_ptr<const SampleSource>;
@@ -61,6 +62,12 @@ class DatasetOf : public SampleSource {
   }
 };
 
+// Images as Dataset::get_raw() gives them: uint8, N x C x H x W, all of one shape.
+struct RawImages {
+  ImageShape shape;
+  torch::Tensor pixels, target;  // of all samples in their order; undefined where not asked for
+};
+
 // A data set of pairs: data and what should come out.
 class Dataset : public DatasetOf<Batch> {
  public:
@@ -68,6 +75,11 @@ class Dataset : public DatasetOf<Batch> {
   // its own pass.
   virtual Batch get_raw(std::span<const std::int64_t> indices, const DrawKey& key) const {
     return get(indices, key);
+  }
+  // What get_raw() gives of every sample, whatever the key; nothing where that is not images. With
+  // all samples where they lie in memory in at most `most_bytes`.
+  virtual std::optional<RawImages> raw_images(std::int64_t /*most_bytes*/) const {
+    return std::nullopt;
   }
 
   AnyBatch load(std::span<const std::int64_t> indices, const DrawKey& key) const final;
@@ -97,6 +109,8 @@ class Subset final : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
   Batch get_raw(std::span<const std::int64_t> indices, const DrawKey& key) const override;
+  std::optional<RawImages> raw_images(std::int64_t most_bytes) const override;
+  std::unique_ptr<const SplitLoad> split(const SplitOptions& options) const override;
 
  private:
   std::vector<std::int64_t> inner(std::span<const std::int64_t> indices) const;

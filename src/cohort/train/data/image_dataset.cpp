@@ -4,6 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/train/data/image_pass.h"
+#include "cohort/train/data/image_split.h"
 
 namespace cohort::train {
 namespace {
@@ -55,6 +56,32 @@ Batch ImageDataset::get(std::span<const std::int64_t> indices, const DrawKey& ke
   pass_image(batch.data.data_ptr<std::uint8_t>(), {1, 1, bytes}, AxisMap(1), AxisMap(bytes),
              PixelScale(1), floats.data_ptr<float>());
   return {std::move(floats), std::move(batch.target)};
+}
+
+std::optional<RawImages> ImageDataset::raw_images(std::int64_t most_bytes) const {
+  RawImages images{.shape = images_->shape(), .pixels = {}, .target = {}};
+  const ImageStore::InMemory all = images_->in_memory();
+  if (all.pixels.empty() || static_cast<std::int64_t>(all.pixels.size()) > most_bytes)
+    return images;
+  const ImageShape& shape = images.shape;
+  const auto bytes = [](std::span<const std::uint8_t> span, torch::IntArrayRef sizes) {
+    // LibTorch has no tensors that cannot be written; this one is only read.
+    return torch::from_blob(const_cast<std::uint8_t*>(span.data()), sizes,
+                            torch::kUInt8);  // NOLINT
+  };
+  images.pixels = bytes(all.pixels, {size(), shape.channels, shape.height, shape.width});
+  images.target = bytes(all.labels, {size()}).to(torch::kInt64);
+  return images;
+}
+
+std::unique_ptr<const SplitLoad> ImageDataset::split(const SplitOptions& options) const {
+  const ImageShape shape = images_->shape();
+  return std::make_unique<ImageSplit>(
+      *this, *raw_images(options.cache_bytes), PixelScale(shape.channels),
+      [shape](const DrawKey&, std::int64_t) {
+        return ImageAxes{AxisMap(shape.height), AxisMap(shape.width)};
+      },
+      options);
 }
 
 DatasetPtr fashion_mnist(const std::filesystem::path& folder, Split split, Storage storage) {

@@ -21,6 +21,8 @@ class ImageDataset final : public Dataset {
   Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
   // uint8.
   Batch get_raw(std::span<const std::int64_t> indices, const DrawKey& key) const override;
+  std::optional<RawImages> raw_images(std::int64_t most_bytes) const override;
+  std::unique_ptr<const SplitLoad> split(const SplitOptions& options) const override;
 
  private:
   std::shared_ptr<const ImageStore> images_;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cohort/train/data/image_store.h"
@@ -38,6 +39,11 @@ class PixelScale {
 
   std::int64_t channels() const { return static_cast<std::int64_t>(mean_.size()); }
   float padding(std::int64_t channel) const { return padding_[static_cast<std::size_t>(channel)]; }
+
+  // What each of the values of a uint8 pixel becomes.
+  std::span<const float, 256> table(std::int64_t channel) const {
+    return tables_[static_cast<std::size_t>(channel)];
+  }
 
   // A function from an input value to an output value, for the inner loop.
   auto of(std::int64_t channel, const std::uint8_t*) const {

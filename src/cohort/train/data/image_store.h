@@ -26,6 +26,11 @@ class ImageStore {
   // shape().bytes()), their labels to `labels`. An index outside [0, size()) is InvalidInput.
   virtual void read(std::span<const std::int64_t> indices, std::uint8_t* pixels,
                     std::int64_t* labels) const = 0;
+  // All pixels and all labels where they lie in memory one after another; else empty.
+  struct InMemory {
+    std::span<const std::uint8_t> pixels, labels;
+  };
+  virtual InMemory in_memory() const { return {}; }
 };
 
 // Held in memory.
@@ -39,6 +44,7 @@ class MemoryImages final : public ImageStore {
   std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
   void read(std::span<const std::int64_t> indices, std::uint8_t* pixels,
             std::int64_t* labels) const override;
+  InMemory in_memory() const override { return {pixels_, labels_}; }
 
  private:
   ImageShape shape_;

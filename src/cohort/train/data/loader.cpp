@@ -9,12 +9,11 @@
 namespace cohort::train {
 namespace {
 
-AnyBatch load_batch(const SampleSource& source, std::int64_t number,
-                    const std::vector<std::int64_t>& indices, const DrawKey& key) {
-  const torch::NoGradGuard no_grad;
+MadeBatch make_batch(const BatchMaker& maker, std::int64_t number,
+                     const std::vector<std::int64_t>& indices, const DrawKey& key) {
   const auto where = [&] { return fmt::format("batch {} of epoch {}", number, key.epoch); };
   try {
-    return source.load(indices, key);
+    return maker.make(indices, key);
   } catch (const InvalidInput& error) {
     ErrorContext context = error.context();
     context.during = where();
@@ -33,10 +32,15 @@ AnyBatch load_batch(const SampleSource& source, std::int64_t number,
 
 Loader::Loader(SourcePtr source, std::int64_t batches, IndexLists indices, DrawKey key,
                PrefetchOptions options)
+    : Loader(std::make_shared<BatchMaker>(std::move(source)), batches, std::move(indices), key,
+             options) {}
+
+Loader::Loader(BatchMakerPtr maker, std::int64_t batches, IndexLists indices, DrawKey key,
+               PrefetchOptions options)
     : prefetch_(
           batches,
-          [source = std::move(source), indices = std::move(indices), key](std::int64_t number) {
-            return load_batch(*source, number, indices(number), key);
+          [maker = std::move(maker), indices = std::move(indices), key](std::int64_t number) {
+            return make_batch(*maker, number, indices(number), key);
           },
           options) {}
 
@@ -44,8 +48,9 @@ Loader::Loader(SourcePtr source, std::vector<std::vector<std::int64_t>> indices,
                PrefetchOptions options)
     : prefetch_(
           static_cast<std::int64_t>(indices.size()),
-          [source = std::move(source), indices, key](std::int64_t number) {
-            return load_batch(*source, number, indices[static_cast<std::size_t>(number)], key);
+          [maker = BatchMakerPtr(std::make_shared<BatchMaker>(std::move(source))), indices,
+           key](std::int64_t number) {
+            return make_batch(*maker, number, indices[static_cast<std::size_t>(number)], key);
           },
           options) {}
 
@@ -53,11 +58,19 @@ Loader::Loader(SourcePtr source, std::shared_ptr<const EpochPlan> epoch, ShardRa
                std::int64_t first_step, PrefetchOptions options)
     : prefetch_(
           std::max<std::int64_t>(epoch->plan().steps_per_epoch() - first_step, 0),
-          [source = std::move(source), epoch, shards, first_step](std::int64_t number) {
+          [maker = BatchMakerPtr(std::make_shared<BatchMaker>(std::move(source))), epoch, shards,
+           first_step](std::int64_t number) {
             const auto mine = epoch->indices(first_step + number, shards);
-            return load_batch(*source, first_step + number, {mine.begin(), mine.end()},
+            return make_batch(*maker, first_step + number, {mine.begin(), mine.end()},
                               {.seed = epoch->plan().options().seed, .epoch = epoch->epoch()});
           },
           options) {}
+
+std::optional<AnyBatch> Loader::next(Deadline deadline) {
+  const auto before = std::chrono::steady_clock::now();
+  std::optional<MadeBatch> made = prefetch_.next(deadline);
+  waited_ += std::chrono::steady_clock::now() - before;
+  return made ? std::optional(made->take()) : std::nullopt;
+}
 
 }  // namespace cohort::train

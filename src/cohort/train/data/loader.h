@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "cohort/base/deadline.h"
+#include "cohort/train/data/batch_maker.h"
 #include "cohort/train/data/batch_plan.h"
 #include "cohort/train/data/dataset.h"
 #include "cohort/train/data/prefetch.h"
@@ -29,6 +31,9 @@ class Loader {
 
   Loader(SourcePtr source, std::int64_t batches, IndexLists indices, DrawKey key,
          PrefetchOptions options = {});
+  // Of the maker's source, made as it makes them.
+  Loader(BatchMakerPtr maker, std::int64_t batches, IndexLists indices, DrawKey key,
+         PrefetchOptions options = {});
   // Given lists.
   Loader(SourcePtr source, std::vector<std::vector<std::int64_t>> indices, DrawKey key,
          PrefetchOptions options = {});
@@ -37,13 +42,16 @@ class Loader {
   Loader(SourcePtr source, std::shared_ptr<const EpochPlan> epoch, ShardRange shards,
          std::int64_t first_step = 0, PrefetchOptions options = {});
 
-  // Nothing after the last batch. TimeoutError when the deadline passes first.
-  std::optional<AnyBatch> next(Deadline deadline = Deadline::never()) {
-    return prefetch_.next(deadline);
-  }
+  // Nothing after the last batch. TimeoutError when the deadline passes first. A batch that is made
+  // on a device is for work on this thread's current stream.
+  std::optional<AnyBatch> next(Deadline deadline = Deadline::never());
+
+  // Time that next() took: for batches that were not made yet.
+  std::chrono::nanoseconds waited() const { return waited_; }
 
  private:
-  Prefetch<AnyBatch> prefetch_;
+  Prefetch<MadeBatch> prefetch_;
+  std::chrono::nanoseconds waited_{0};
 };
 
 }  // namespace cohort::train

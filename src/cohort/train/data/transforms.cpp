@@ -1,10 +1,12 @@
 #include "cohort/train/data/transforms.h"
 
+#include <optional>
 #include <utility>
 
 #include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
 #include "cohort/train/data/image_pass.h"
+#include "cohort/train/data/image_split.h"
 
 namespace cohort::train {
 namespace {
@@ -86,12 +88,9 @@ void crop(AxisMap& axis, std::int64_t wanted, std::int64_t padding, CounterRando
             size);
 }
 
-struct Axes {
-  AxisMap rows, columns;
-};
-
-Axes axes_of(const std::vector<Transform>& stage, const ImageShape& shape, CounterRandom& random) {
-  Axes axes{AxisMap(shape.height), AxisMap(shape.width)};
+ImageAxes axes_of(const std::vector<Transform>& stage, const ImageShape& shape,
+                  CounterRandom& random) {
+  ImageAxes axes{AxisMap(shape.height), AxisMap(shape.width)};
   for (const Transform& transform : stage) {
     if (const auto* window = std::get_if<RandomCrop>(&transform)) {
       crop(axes.rows, window->height, window->padding, random);
@@ -101,6 +100,15 @@ Axes axes_of(const std::vector<Transform>& stage, const ImageShape& shape, Count
     }
   }
   return axes;
+}
+
+// Of the sample `index`, in the stage with this number.
+ImageAxes axes_of(const std::vector<Transform>& stage, const ImageShape& shape,
+                  std::uint64_t number, const DrawKey& key, std::int64_t index) {
+  CounterRandom random(key.seed, RandomStream::kAugmentation, static_cast<std::uint64_t>(key.epoch),
+                       static_cast<std::uint64_t>(index));
+  random.seek(number * kDrawsPerStage);
+  return axes_of(stage, shape, random);
 }
 
 }  // namespace
@@ -131,6 +139,20 @@ Batch Transformed::get(std::span<const std::int64_t> indices, const DrawKey& key
   return batch;
 }
 
+std::unique_ptr<const SplitLoad> Transformed::split(const SplitOptions& options) const {
+  if (stages_.size() != 1 || !is_image_transform(stages_.front().front())) return nullptr;
+  std::optional<RawImages> images = dataset_->raw_images(options.cache_bytes);
+  if (!images) return nullptr;
+  const Stage& stage = stages_.front();
+  const ImageShape shape = images->shape;
+  return std::make_unique<ImageSplit>(
+      *dataset_, *std::move(images), scale_of(stage, shape.channels),
+      [&stage, shape](const DrawKey& key, std::int64_t index) {
+        return axes_of(stage, shape, 0, key, index);
+      },
+      options);
+}
+
 Batch Transformed::pass(const Stage& stage, std::uint64_t number, Batch batch,
                         std::span<const std::int64_t> indices, const DrawKey& key) const {
   const torch::Tensor in = batch.data.contiguous();
@@ -146,11 +168,7 @@ Batch Transformed::pass(const Stage& stage, std::uint64_t number, Batch batch,
   torch::Tensor out;
   float* to = nullptr;
   for (std::size_t i = 0; i < indices.size(); ++i) {
-    CounterRandom random(key.seed, RandomStream::kAugmentation,
-                         static_cast<std::uint64_t>(key.epoch),
-                         static_cast<std::uint64_t>(indices[i]));
-    random.seek(number * kDrawsPerStage);
-    const Axes axes = axes_of(stage, shape, random);
+    const ImageAxes axes = axes_of(stage, shape, number, key, indices[i]);
     if (!out.defined()) {  // every sample has the same size
       out = torch::empty({in.size(0), shape.channels, axes.rows.size, axes.columns.size},
                          torch::kFloat32);
@@ -165,7 +183,7 @@ Batch Transformed::pass(const Stage& stage, std::uint64_t number, Batch batch,
   }
   if (!out.defined()) {
     CounterRandom random(0, RandomStream::kAugmentation);
-    const Axes axes = axes_of(stage, shape, random);
+    const ImageAxes axes = axes_of(stage, shape, random);
     out = torch::empty({0, shape.channels, axes.rows.size, axes.columns.size}, torch::kFloat32);
   }
   return {std::move(out), std::move(batch.target)};

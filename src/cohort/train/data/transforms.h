@@ -53,6 +53,8 @@ class Transformed final : public Dataset {
 
   std::int64_t size() const override { return dataset_->size(); }
   Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
+  // Where image transforms alone, in one run, are applied to stored images.
+  std::unique_ptr<const SplitLoad> split(const SplitOptions& options) const override;
 
  private:
   // A run of image transforms, or one MapBatch.

@@ -13,16 +13,22 @@ class FitClock {
  public:
   explicit FitClock(std::chrono::nanoseconds waited) : waited_before_(waited) {}
 
-  void begin_epoch() {
+  // `for_data`: as in show().
+  void begin_epoch(std::chrono::nanoseconds for_data) {
     epoch_begun_ = Clock::now();
     epoch_samples_ = 0;
+    epoch_for_data_ = for_data;
   }
   void add_step(std::int64_t samples) { epoch_samples_ += samples; }
-  // `waited`: for other replicas, counted from where the constructor's was.
-  void show(FitState& state, std::chrono::nanoseconds waited) const {
+  // `waited`: for other replicas, counted from where the constructor's was. `for_data`: for batches,
+  // since fit() began.
+  void show(FitState& state, std::chrono::nanoseconds waited,
+            std::chrono::nanoseconds for_data) const {
     show_elapsed(state);
-    state.samples_per_second =
-        static_cast<double>(epoch_samples_) / seconds(Clock::now() - epoch_begun_);
+    const double in_epoch = seconds(Clock::now() - epoch_begun_);
+    state.samples_per_second = static_cast<double>(epoch_samples_) / in_epoch;
+    state.data_share = std::chrono::duration<double>(for_data - epoch_for_data_).count() / in_epoch;
+    state.waited_for_data = for_data;
     state.communication_share =
         std::chrono::duration<double>(waited - waited_before_).count() / seconds(state.elapsed);
   }
@@ -38,6 +44,7 @@ class FitClock {
   Clock::time_point begun_ = Clock::now();
   Clock::time_point epoch_begun_ = begun_;
   std::int64_t epoch_samples_ = 0;
+  std::chrono::nanoseconds epoch_for_data_{0};
   std::chrono::nanoseconds waited_before_;
 };
 

@@ -32,7 +32,10 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, FitInputs inputs, Position position,
     : trainer_(trainer),
       inputs_(std::move(inputs)),
       position_(std::move(position)),
-      loader_(inputs_.data, plan_of(inputs_, trainer.shards()), inputs_.trainer_options.seed,
+      loader_(batch_maker_for(inputs_.data, {.device = trainer.replica().device,
+                                             .channels_last = inputs_.trainer_options.channels_last,
+                                             .cache_bytes = inputs_.options.device_cache_bytes}),
+              plan_of(inputs_, trainer.shards()), inputs_.trainer_options.seed,
               {.depth = std::max(inputs_.options.prefetch, inputs_.options.loader_threads),
                .threads = inputs_.options.loader_threads}),
       clock_(waited()),
@@ -146,6 +149,8 @@ FitResult FitLoop::result() const {
           .samples_per_second =
               static_cast<double>(state.samples_trained) / FitClock::seconds(state.elapsed),
           .communication_share = state.communication_share,
+          .data_share = std::chrono::duration<double>(state.waited_for_data).count() /
+                        FitClock::seconds(state.elapsed),
           .stopped = state.stop_reason(),
           .weights = state.weights};
 }
@@ -216,7 +221,7 @@ FitStage FitLoop::after_step() const {
 }
 
 void FitLoop::begin_epoch() {
-  clock_.begin_epoch();
+  clock_.begin_epoch(loader_.waited());
   show_position();
   call(&Callback::on_epoch_begin);
   catch_up();
@@ -265,7 +270,7 @@ void FitLoop::run_step() {
   if (must_read()) read_rest();
   callback_state_.step = position_.step;
   callback_state_.step_in_epoch = position_.step_in_epoch;
-  clock_.show(callback_state_, waited());
+  clock_.show(callback_state_, waited(), loader_.waited());
   call_callbacks(&Callback::on_after_update);
   position_.next = FitStage::step_end;
 }
@@ -450,7 +455,7 @@ void FitLoop::join() {
   const std::vector<double> rates = trainer_.learning_rate().rates();
   callback_state_.joined = true;
   call_callbacks(&Callback::on_train_begin);
-  clock_.begin_epoch();
+  clock_.begin_epoch(loader_.waited());
   if (position_.next == FitStage::step || position_.next == FitStage::step_end)
     call_callbacks(&Callback::on_epoch_begin);
   callback_state_.requests_.broadcast = false;  // everything is worker 0's already

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <optional>
 
 #include "cohort/base/data/counter_random.h"
@@ -12,6 +11,7 @@
 #include "cohort/parallel/tensors/broadcast_state.h"
 #include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
+#include "cohort/train/loop/batches_in_order.h"
 #include "cohort/train/model/gpu_settings.h"
 #include "cohort/train/model/optimizer_parameters.h"
 #include "cohort/train/options/checks.h"
@@ -23,14 +23,6 @@ namespace {
 std::pair<std::int64_t, std::int64_t> share(std::int64_t all, std::int64_t i, std::int64_t parts) {
   std::int64_t first = all * i / parts;
   return {first, all * (i + 1) / parts - first};
-}
-
-// Batch `i` of `data` in its own order, as evaluation sees it.
-AnyBatch batch_in_order(const SampleSource& data, std::int64_t batch_size, std::int64_t i) {
-  std::vector<std::int64_t> indices(
-      static_cast<std::size_t>(std::min(batch_size, data.size() - i * batch_size)));
-  std::iota(indices.begin(), indices.end(), i * batch_size);
-  return data.load(indices, {});
 }
 
 // While it lives, what a phase does not update needs no gradients: backward does not compute them.
@@ -432,8 +424,9 @@ Sums ReplicaTrainer::evaluate(const TrainingStep& step, MeasuredSums::What what,
                               const SampleSource& data, std::int64_t batch_size, Range own,
                               std::int64_t batches) {
   measured_.clear(what, MeasuredSums::CountsIn::first_item);
+  BatchesInOrder in_order(data, batch_size, own, replica().device, options_.channels_last);
   for (std::int64_t i = own.begin; i < own.end; ++i) {
-    const AnyBatch batch = batch_in_order(data, batch_size, i).to(replica().device);
+    const AnyBatch batch = in_order.next();
     const auto random = random_numbers_of(i);
     const Autocast autocast(options_.precision, replica().device);
     const Loss loss = step(model_, batch);
@@ -452,8 +445,9 @@ torch::Tensor ReplicaTrainer::predict(const SampleSource& data, const Prediction
   std::int64_t batches = (data.size() + batch_size - 1) / batch_size;
   const Range own = sync_.evaluation->share(batches);
   std::vector<torch::Tensor> outputs;
+  BatchesInOrder in_order(data, batch_size, own, replica().device, options_.channels_last);
   for (std::int64_t i = own.begin; i < own.end; ++i) {
-    const AnyBatch batch = batch_in_order(data, batch_size, i).to(replica().device);
+    const AnyBatch batch = in_order.next();
     const auto random = random_numbers_of(i);
     const Autocast autocast(options_.precision, replica().device);
     outputs.push_back(prediction(model_, batch).to(torch::kCPU));

@@ -126,6 +126,10 @@ void check(const FitOptions& options, const SampleSource& data, std::int64_t bat
          fmt::format("loader_threads must be 0 to {}, got {}", kMostLoaderThreads,
                      options.loader_threads),
          "Give the threads of a replica that read batches ahead; 0: it reads them itself.");
+  expect(options.device_cache_bytes >= 0,
+         fmt::format("device_cache_bytes must be 0 (never) or more, got {}",
+                     options.device_cache_bytes),
+         "Give the most bytes of stored images that a GPU keeps.");
   expect(options.validate_every >= 0,
          fmt::format("validate_every must be 0 (at the end of an epoch) or more steps, got {}",
                      options.validate_every),

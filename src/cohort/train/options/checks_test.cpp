@@ -110,6 +110,16 @@ TEST(TrainerChecks, ReadingAheadHasLimits) {
               HasSubstr("loader_threads must be 0 to 256, got 257"));
 }
 
+TEST(TrainerChecks, OptionsOfAGpuHaveLimits) {
+  EXPECT_THAT(Attempt({.fit = {.device_cache_bytes = -1}}).refusal(),
+              HasSubstr("device_cache_bytes must be 0 (never) or more, got -1"));
+  EXPECT_EQ(parse_cuda_graph("auto"), CudaGraph::automatic);
+  EXPECT_EQ(parse_cuda_graph("off"), CudaGraph::off);
+  EXPECT_EQ(parse_cuda_graph("on"), CudaGraph::on);
+  EXPECT_THAT(message_of<InvalidInput>([] { parse_cuda_graph("yes"); }),
+              HasSubstr("cuda_graph must be auto, off or on, got 'yes'"));
+}
+
 TEST(TrainerChecks, ADataSetGivesAsManyRowsAsAreAsked) {
   struct OneShort : Dataset {
     std::int64_t size() const override { return inner->size(); }

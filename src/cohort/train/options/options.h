@@ -76,9 +76,12 @@ struct FitOptions {
   // Steps whose losses and metrics stay on the device before they are read together; the same values
   // and bits. 0: 10 on a GPU, 1 on the CPU. Callbacks that look at each step: Callback::reads_every.
   std::int64_t read_every = 0;
-  int prefetch = 2;           // batches read ahead
-  int loader_threads = 1;     // that read ahead, a replica; 0: the replica itself, between steps
-  std::string resume = {};    // a checkpoint, or a folder of them: the newest good one, if any
+  int prefetch = 2;        // batches read ahead
+  int loader_threads = 1;  // that read ahead, a replica; 0: the replica itself, between steps
+  // On a GPU: stored images are kept there as a whole, so that a batch is made of them without the
+  // host, where they lie in memory in no more bytes than this. 0: never.
+  std::int64_t device_cache_bytes = std::int64_t{1} << 30;
+  std::string resume = {};  // a checkpoint, or a folder of them: the newest good one, if any
 };
 
 // What happened. `history` has the logs of every epoch that this fit() finished.
@@ -88,8 +91,9 @@ struct FitResult {
   double seconds = 0;
   double samples_per_second = 0;
   double communication_share = 0;
-  std::string stopped;  // why it ended early, or empty
-  std::string weights;  // SHA-256 of all parameters and buffers
+  double data_share = 0;  // of the time in which the first replica waited for batches
+  std::string stopped;    // why it ended early, or empty
+  std::string weights;    // SHA-256 of all parameters and buffers
 };
 
 }  // namespace cohort::train
