@@ -62,7 +62,9 @@ function(_cohort_find_cuda_runtime folder)
   set(runtime "")
   foreach(root IN LISTS roots)
     file(GLOB libraries "${root}/lib/libcudart.so*" "${root}/lib64/libcudart.so*")
-    if(root AND libraries AND EXISTS "${root}/include/cuda_runtime_api.h")
+    # The second is in a package of its own (PyPI: nvidia-cuda-crt), which torch does not bring along.
+    if(root AND libraries AND EXISTS "${root}/include/cuda_runtime_api.h"
+       AND EXISTS "${root}/include/crt/host_defines.h")
       list(GET libraries 0 runtime)
       set(headers "${root}/include")
       break()
@@ -92,6 +94,11 @@ function(_cohort_add_torch folder libraries)
       target_include_directories(Cohort::torch SYSTEM INTERFACE "${_headers}")
       target_link_libraries(Cohort::torch INTERFACE "${_runtime}")
       set_target_properties(Cohort::torch PROPERTIES COHORT_CUDA TRUE)
+    else()
+      message(WARNING "The LibTorch in ${folder} computes on GPUs, but the headers and the library of CUDA's "
+        "runtime were not found beside it or in CUDA_HOME: without them gradients on GPUs go through the host's "
+        "memory and no step is a CUDA graph. For a torch package: pip install nvidia-cuda-runtime "
+        "nvidia-cuda-crt, in its version of CUDA.")
     endif()
   endif()
   # What the libraries themselves need they find by their own run paths.
