@@ -30,7 +30,7 @@ class DeviceGroup {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  virtual std::string name() const = 0;  // "nccl 2.28.9", "ipc"
+  virtual std::string name() const = 0;  // "NCCL 2.28.9", "CUDA IPC"
   // Whether calls may be made while the stream is captured into a CUDA graph.
   virtual bool can_be_captured() const = 0;
 
