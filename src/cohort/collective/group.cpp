@@ -13,6 +13,7 @@
 #include "cohort/collective/arguments.h"
 #include "cohort/collective/backend/backend.h"
 #include "cohort/collective/backend/solo.h"
+#include "cohort/collective/device/device_group.h"
 #include "cohort/collective/executor.h"
 #include "cohort/collective/work_state.h"
 
@@ -45,6 +46,8 @@ struct Group::State {
   std::shared_ptr<Backend> backend;
   std::chrono::milliseconds timeout;
 
+  std::unique_ptr<DeviceGroup> device;
+
   std::mutex mutex;  // held while a collective runs
   std::uint64_t sequence = 0;
   std::map<std::vector<int>, int> subgroups_made;
@@ -60,6 +63,7 @@ struct Group::State {
   }
   // Fills in what "in place" means for this call.
   void normalise(Call& call) const;
+  void execute(const Call& call, Deadline deadline);
   void run_now(Call call, Deadline deadline);
   void run(Call call, const std::optional<Deadline>& given);
 
@@ -125,6 +129,15 @@ void Group::State::normalise(Call& call) const {
   call.in = static_cast<std::byte*>(call.out) + before * element;
 }
 
+void Group::State::execute(const Call& call, Deadline when) {
+  try {
+    backend->execute(call, when);
+  } catch (const std::exception& error) {
+    if (device) device->abort(error.what());
+    throw;
+  }
+}
+
 void Group::State::run_now(Call call, Deadline when) {
   std::lock_guard lock(mutex);
   call.sequence = ++sequence;
@@ -138,7 +151,7 @@ void Group::State::run_now(Call call, Deadline when) {
     // This rank's own run is the one that no peer reads: the result goes there first.
     std::byte* start = static_cast<std::byte*>(call.out);
     call.out = start + run * static_cast<std::size_t>(backend->rank());
-    backend->execute(call, when);
+    execute(call, when);
     if (call.out != start) std::memmove(start, call.out, run);
     return;
   }
@@ -147,10 +160,10 @@ void Group::State::run_now(Call call, Deadline when) {
     const auto* from = static_cast<const std::byte*>(call.in);
     const std::vector<std::byte> copy(from, from + bytes);
     call.in = copy.data();
-    backend->execute(call, when);
+    execute(call, when);
     return;
   }
-  backend->execute(call, when);
+  execute(call, when);
 }
 
 void Group::State::run(Call call, const std::optional<Deadline>& given) {
@@ -181,6 +194,7 @@ Group::~Group() {
   // Calls under way use memory that the caller is about to lose.
   if (state_->has_work_under_way())
     state_->backend->abort("it was destroyed with asynchronous calls under way");
+  state_->device.reset();
   state_->backend->leave();
   state_->collectives.join();  // its jobs use this object
 }
@@ -367,6 +381,12 @@ std::unique_ptr<Group> Group::split(int color, CallOptions options) {
   return subgroup(members, until);
 }
 
-void Group::abort(const std::string& reason) noexcept { state_->backend->abort(reason); }
+void Group::use_device(std::unique_ptr<DeviceGroup> device) { state_->device = std::move(device); }
+DeviceGroup* Group::device() const { return state_->device.get(); }
+
+void Group::abort(const std::string& reason) noexcept {
+  state_->backend->abort(reason);
+  if (state_->device) state_->device->abort(reason);
+}
 
 }  // namespace cohort::collective

@@ -17,6 +17,7 @@
 namespace cohort::collective {
 
 class Backend;
+class DeviceGroup;
 
 struct CallOptions {
   std::optional<Deadline> deadline = {};  // default: the group's timeout from the call on
@@ -152,6 +153,11 @@ class Group {
   // Collective over this group: ranks with the same colour form a group, in rank order; a negative
   // colour gets none.
   std::unique_ptr<Group> split(int color, CallOptions options = {});
+
+  // The same ranks on their GPUs, where the group was given that: what breaks the group ends its
+  // calls too. nullptr: what is on GPUs goes through the host's memory. Not of sub-groups.
+  void use_device(std::unique_ptr<DeviceGroup> device);
+  DeviceGroup* device() const;
 
   // Breaks the group on every rank, on purpose.
   void abort(const std::string& reason) noexcept;

@@ -15,8 +15,12 @@ namespace {
 }  // namespace
 
 bool built_with_cuda() { return false; }
-collective::DeviceStream current_stream(torch::Device) { refuse(); }
+collective::DeviceStream current_stream(torch::Device device) {
+  if (!device.is_cpu()) refuse();
+  return nullptr;
+}
 c10::Stream stream_from_pool(torch::Device, bool) { refuse(); }
 collective::DeviceStream handle_of(const c10::Stream&) { refuse(); }
+bool is_recording(const c10::Stream&) { return false; }
 
 }  // namespace cohort::parallel

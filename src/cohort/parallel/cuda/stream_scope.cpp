@@ -1,9 +1,15 @@
 #include "cohort/parallel/cuda/stream_scope.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 namespace cohort::parallel {
 
+c10::Stream thread_stream(torch::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
 void order_streams(const c10::Stream& earlier, const c10::Stream& later) {
-  if (earlier == later) return;
+  if (earlier == later || earlier.device_type() == torch::kCPU) return;
   c10::Event event(earlier.device_type());
   event.record(earlier);
   event.block(later);

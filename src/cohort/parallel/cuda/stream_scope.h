@@ -6,7 +6,11 @@
 
 namespace cohort::parallel {
 
-// `later` goes on only when it has come to what `earlier` holds now. The host waits for nothing.
+// The stream of the thread on `device`.
+c10::Stream thread_stream(torch::Device device);
+
+// `later` goes on only when it has come to what `earlier` holds now. The host waits for nothing. On
+// the CPU, whose work is done when a call returns, there is nothing to order.
 void order_streams(const c10::Stream& earlier, const c10::Stream& later);
 
 // While it lives, what this thread puts on the stream's device goes to that stream: behind all that

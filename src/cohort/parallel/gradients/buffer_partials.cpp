@@ -1,24 +1,16 @@
 #include "cohort/parallel/gradients/buffer_partials.h"
 
+#include <algorithm>
 #include <limits>
 #include <unordered_set>
 
 #include "cohort/base/error.h"
-#include "cohort/collective/reduction/reduce_tree.h"
 
 namespace cohort::parallel {
 
-namespace {
-
-std::byte* data_of(const torch::Tensor& tensor) {
-  return static_cast<std::byte*>(tensor.data_ptr());
-}
-
-}  // namespace
-
 BufferPartials::BufferPartials(const collective::ShardPlan& plan, const NamedTensors& buffers,
-                               bool keeps_before)
-    : plan_(plan), partials_(plan.nodes().size()) {
+                               bool keeps_before, torch::Device device)
+    : plan_(plan), device_(device), partials_(plan.nodes().size()) {
   const torch::NoGradGuard no_grad;
   std::unordered_set<const void*> seen;
   for (const auto& [name, buffer] : buffers) {
@@ -42,8 +34,19 @@ std::int64_t BufferPartials::elements_of(const std::vector<Tracked>& tracked) {
 }
 
 // All buffers of one kind, one after the other, as `type`.
-torch::Tensor BufferPartials::pack(const std::vector<Tracked>& tracked, torch::ScalarType type) {
-  torch::Tensor packed = torch::empty({elements_of(tracked)}, type);
+torch::Tensor BufferPartials::pack(const std::vector<Tracked>& tracked,
+                                   torch::ScalarType type) const {
+  const auto options = torch::TensorOptions().dtype(type).device(device_);
+  const auto is_alike = [&](const Tracked& one) {
+    return one.buffer.device() == device_ &&
+           one.buffer.scalar_type() == tracked.front().buffer.scalar_type();
+  };
+  if (!tracked.empty() && std::all_of(tracked.begin(), tracked.end(), is_alike)) {
+    std::vector<torch::Tensor> all;
+    for (const Tracked& one : tracked) all.push_back(one.buffer.reshape(-1));
+    return torch::cat(all).to(type);
+  }
+  torch::Tensor packed = torch::empty({elements_of(tracked)}, options);
   std::int64_t at = 0;
   for (const Tracked& one : tracked) {
     packed.narrow(0, at, one.buffer.numel()).copy_(one.buffer.reshape(-1));
@@ -64,18 +67,15 @@ void BufferPartials::add_floating(torch::Tensor values) {
   const auto& step = plan_.steps()[shards_done_];
   const std::size_t below = stack_.size() - (step.inputs.size() - 1);
   if (below < stack_.size()) {
-    const collective::TreeReducer tree(
-        {collective::DataType::f64, collective::ReduceOp::sum, plan_.shards()}, step.node,
-        step.inputs, true);
-    std::vector<const std::byte*> inputs;
-    for (std::size_t i = below; i < stack_.size(); ++i) inputs.push_back(data_of(stack_[i]));
-    inputs.push_back(data_of(values));
-    std::byte* to = data_of(values);
-    tree.run(inputs, {&to, 1}, static_cast<std::size_t>(values.numel()));
+    std::vector<TreePart> parts(stack_.begin() + static_cast<std::ptrdiff_t>(below), stack_.end());
+    parts.push_back({step.inputs.back().node, values});
+    sum_in_tree(values, step.node, parts);
     stack_.resize(below);
   }
-  (step.final < 0 ? stack_.emplace_back() : partials_[static_cast<std::size_t>(step.final)]) =
-      std::move(values);
+  if (step.final < 0)
+    stack_.push_back({step.node, std::move(values)});
+  else
+    partials_[static_cast<std::size_t>(step.final)] = std::move(values);
 }
 
 void BufferPartials::begin_shard() {
@@ -97,7 +97,8 @@ void BufferPartials::end_shard(double weight) {
   const torch::NoGradGuard no_grad;
   if (!floating_.empty()) {
     // No part at all for a shard of no weight: zero times an infinite buffer would not be zero.
-    torch::Tensor values = weight == 0 ? torch::zeros({floating_elements()}, torch::kDouble)
+    torch::Tensor values = weight == 0 ? torch::zeros({floating_elements()},
+                                                 torch::TensorOptions().dtype(torch::kDouble).device(device_))
                                        : floating_values().mul_(weight);
     add_floating(std::move(values));
   }
@@ -117,8 +118,9 @@ void BufferPartials::end_step() {
   shards_done_ = 0;
   if (!plan_.steps().empty()) return;
   largest_ = torch::full({integer_elements()}, std::numeric_limits<std::int64_t>::min(),
-                         torch::TensorOptions().dtype(torch::kLong));
-  first_ = torch::zeros({boolean_elements()}, torch::kBool);
+                         torch::TensorOptions().dtype(torch::kLong).device(device_));
+  first_ = torch::zeros({boolean_elements()},
+                        torch::TensorOptions().dtype(torch::kBool).device(device_));
 }
 
 }  // namespace cohort::parallel

@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "cohort/collective/reduction/shards.h"
-#include "cohort/parallel/gradients/gradient_sync.h"
+#include "cohort/parallel/tensors/named_tensors.h"
+#include "cohort/parallel/tensors/tree_sum.h"
 
 namespace cohort::parallel {
 
@@ -20,8 +21,9 @@ namespace cohort::parallel {
 class BufferPartials {
  public:
   // `keeps_before`: false where there is one shard in all, which may work on the buffers
-  // themselves.
-  BufferPartials(const collective::ShardPlan& plan, const NamedTensors& buffers, bool keeps_before);
+  // themselves. `device`: of the values below.
+  BufferPartials(const collective::ShardPlan& plan, const NamedTensors& buffers, bool keeps_before,
+                 torch::Device device = torch::kCPU);
 
   bool empty() const { return floating_.empty() && integer_.empty() && boolean_.empty(); }
   void begin_shard();
@@ -54,15 +56,17 @@ class BufferPartials {
     torch::Tensor before;  // its value before the step
   };
   static std::int64_t elements_of(const std::vector<Tracked>& tracked);
-  static torch::Tensor pack(const std::vector<Tracked>& tracked, torch::ScalarType type);
+  torch::Tensor pack(const std::vector<Tracked>& tracked, torch::ScalarType type) const;
   static void unpack(const torch::Tensor& packed, std::vector<Tracked>& tracked);
   void add_floating(torch::Tensor values);
 
   const collective::ShardPlan& plan_;
+  torch::Device device_;
   std::vector<Tracked> floating_, integer_, boolean_;
   std::size_t shards_done_ = 0;
   bool in_shard_ = false;
-  std::vector<torch::Tensor> stack_, partials_;
+  std::vector<TreePart> stack_;
+  std::vector<torch::Tensor> partials_;
   torch::Tensor largest_, first_;
 };
 

@@ -1,27 +1,60 @@
 #include "cohort/parallel/gradients/buffer_sync.h"
 
+#include <optional>
+
+#include "cohort/collective/device/device_group.h"
 #include "cohort/collective/shard_reducer.h"
+#include "cohort/parallel/cuda/device_streams.h"
 #include "cohort/parallel/gradients/buffer_partials.h"
+#include "cohort/parallel/gradients/device_shard_sum.h"
 
 namespace cohort::parallel {
+
+namespace {
+
+// Where all buffers are, if the group can work there; else the host.
+torch::Device common_device(collective::Group& group, const NamedTensors& buffers) {
+  std::optional<torch::Device> common;
+  if (group.size() == 1 || group.device() != nullptr)
+    for (const auto& [name, buffer] : buffers) {
+      if (!buffer.defined()) continue;
+      if (!buffer.is_cuda() || (common && *common != buffer.device())) return torch::kCPU;
+      common = buffer.device();
+    }
+  return common.value_or(torch::kCPU);
+}
+
+std::size_t elements_in(const torch::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel());
+}
+
+}  // namespace
 
 struct BufferSync::State {
   State(collective::Group& g, const NamedTensors& buffers, int shards,
         const std::vector<collective::ShardRange>& runs)
       : group(g),
+        device(common_device(g, buffers)),
         reducer(g, shards, runs),
         first_owner(collective::first_owner(runs)),
         alone(g.size() == 1 && shards == 1),
-        own(reducer.plan(), buffers, !alone) {}
+        own(reducer.plan(), buffers, !alone, device) {
+    if (!device.is_cpu())
+      device_sum.emplace(g.device(), g.rank(), g.size(), shards, runs, /*any_order=*/false);
+  }
 
   collective::Group& group;
+  torch::Device device;
   collective::ShardReducer reducer;
-  int first_owner;  // the rank of shard 0
+  std::optional<DeviceShardSum> device_sum;  // where the values are on a GPU
+  int first_owner;                           // the rank of shard 0
   bool alone;
   BufferPartials own;
   torch::Tensor sum;  // of the floating-point buffers, from reduce() to apply()
 
   bool has_nothing_to_do() const { return own.empty() || alone; }
+  void reduce_on_host(Deadline deadline);
+  void reduce_on_device();
 };
 
 BufferSync::BufferSync(collective::Group& group, NamedTensors buffers, int shards,
@@ -47,23 +80,46 @@ void BufferSync::reduce(Deadline deadline) {
   State& state = *state_;
   if (state.has_nothing_to_do()) return;
   state.own.end_step();
-  if (state.own.floating_elements() > 0) {
+  if (const std::int64_t elements = state.own.floating_elements(); elements > 0)
+    state.sum = state.own.partials().empty()
+                    ? torch::empty({elements}, torch::TensorOptions()
+                                                   .dtype(torch::kDouble)
+                                                   .device(state.device))
+                    : state.own.partials().back();
+  if (state.device_sum)
+    state.reduce_on_device();
+  else
+    state.reduce_on_host(deadline);
+}
+
+void BufferSync::State::reduce_on_host(Deadline deadline) {
+  if (own.floating_elements() > 0) {
     std::vector<std::byte*> partials;
-    for (const torch::Tensor& partial : state.own.partials())
+    for (const torch::Tensor& partial : own.partials())
       partials.push_back(static_cast<std::byte*>(partial.data_ptr()));
-    state.sum = partials.empty() ? torch::empty({state.own.floating_elements()}, torch::kDouble)
-                                 : state.own.partials().back();
-    state.reducer.all_reduce(partials, static_cast<std::byte*>(state.sum.data_ptr()),
-                             static_cast<std::size_t>(state.sum.numel()), collective::DataType::f64,
-                             1, {deadline});
+    reducer.all_reduce(partials, static_cast<std::byte*>(sum.data_ptr()), elements_in(sum),
+                       collective::DataType::f64, 1, {deadline});
   }
-  if (const torch::Tensor& largest = state.own.largest(); state.own.integer_elements() > 0)
-    state.group.all_reduce(largest.data_ptr(), largest.data_ptr(),
-                           static_cast<std::size_t>(largest.numel()), collective::DataType::i64,
-                           {.op = collective::ReduceOp::maximum, .deadline = deadline});
-  if (const torch::Tensor& first = state.own.first(); state.own.boolean_elements() > 0)
-    state.group.broadcast(first.data_ptr(), static_cast<std::size_t>(first.numel()),
-                          collective::DataType::boolean, state.first_owner, {deadline});
+  if (const torch::Tensor& largest = own.largest(); own.integer_elements() > 0)
+    group.all_reduce(largest.data_ptr(), largest.data_ptr(), elements_in(largest),
+                     collective::DataType::i64,
+                     {.op = collective::ReduceOp::maximum, .deadline = deadline});
+  if (const torch::Tensor& first = own.first(); own.boolean_elements() > 0)
+    group.broadcast(first.data_ptr(), elements_in(first), collective::DataType::boolean,
+                    first_owner, {deadline});
+}
+
+void BufferSync::State::reduce_on_device() {
+  if (own.floating_elements() > 0) device_sum->all_reduce(own.partials(), sum, 1);
+  if (group.size() == 1) return;
+  collective::DeviceGroup& others = *group.device();
+  const collective::DeviceStream stream = current_stream(device);
+  if (const torch::Tensor& largest = own.largest(); own.integer_elements() > 0)
+    others.all_reduce(largest.data_ptr(), largest.data_ptr(), elements_in(largest),
+                      collective::DataType::i64, collective::ReduceOp::maximum, stream);
+  if (const torch::Tensor& first = own.first(); own.boolean_elements() > 0)
+    others.broadcast(first.data_ptr(), elements_in(first), collective::DataType::boolean,
+                     first_owner, stream);
 }
 
 void BufferSync::apply() {

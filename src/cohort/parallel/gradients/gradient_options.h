@@ -41,6 +41,8 @@ struct GradientSyncOptions {
   std::vector<collective::ShardRange> runs;
   // Called before each bucket goes out, on the thread of the hook that filled it.
   std::function<void(std::size_t bucket)> on_bucket;
+  // On GPUs: ranks' sums may be added in the order that their device group likes, which is faster.
+  bool any_order = false;
   bool average = false;       // divide the sum by `shards`; otherwise the loss was weighted before
   bool allow_unused = false;  // parameters without a gradient count as zero instead of an error
   // What .grad holds when a step's first shard begins is part of the shard's gradient; otherwise it

@@ -1,8 +1,11 @@
 #include "cohort/parallel/gradients/gradient_sync.h"
 
+#include <optional>
+
 #include "cohort/parallel/gradients/bucket_all_reduce.h"
 #include "cohort/parallel/gradients/bucket_push.h"
-#include "cohort/parallel/gradients/gradient_collector.h"
+#include "cohort/parallel/gradients/device_gradients.h"
+#include "cohort/parallel/gradients/host_gradients.h"
 
 namespace cohort::parallel {
 
@@ -20,8 +23,22 @@ std::unique_ptr<GradientCollector> make_collector(collective::Group& group,
                                                   CollectorOptions options,
                                                   std::unique_ptr<BucketExchange> exchange) {
   const collective::ShardRange own = exchange->own_shards();
-  return std::make_unique<GradientCollector>(group, parameters, std::move(options),
+  return std::make_unique<HostGradients>(group, parameters, std::move(options),
                                              std::move(exchange), own);
+}
+
+// Whether gradients are summed on the GPU where they are made.
+bool stay_on_device(collective::Group& group, const NamedTensors& parameters,
+                    const GradientSyncOptions& options) {
+  if (group.size() > 1 && group.device() == nullptr) return false;
+  if (options.compression != Compression::none || options.reducer || options.shares) return false;
+  std::optional<torch::Device> device;
+  for (const auto& [name, parameter] : parameters) {
+    if (!parameter.defined() || !parameter.requires_grad()) continue;
+    if (!parameter.is_cuda() || (device && *device != parameter.device())) return false;
+    device = parameter.device();
+  }
+  return device.has_value();
 }
 
 }  // namespace
@@ -34,8 +51,10 @@ GradientSync::GradientSync(collective::Group& group, const NamedTensors& paramet
   collecting.shares = options.shares;
   if (group.size() == 1 && options.shards <= 1 && !options.reducer)  // nothing to sum
     collector_ =
-        std::make_unique<GradientCollector>(group, parameters, std::move(collecting), nullptr,
+        std::make_unique<HostGradients>(group, parameters, std::move(collecting), nullptr,
                                             collective::runs_of(1, 1, options.runs)[0]);
+  else if (stay_on_device(group, parameters, options))
+    collector_ = std::make_unique<DeviceGradients>(group, group.device(), parameters, options);
   else
     collector_ = make_collector(group, parameters, std::move(collecting),
                                 std::make_unique<BucketAllReduce>(group, options));
@@ -59,7 +78,8 @@ void GradientSync::begin_shard(int shard) { collector_->begin_shard(shard); }
 void GradientSync::end_shard() { collector_->end_shard(); }
 bool GradientSync::discard_shard() { return collector_->discard_shard(); }
 void GradientSync::finish(Deadline deadline) { collector_->finish(deadline); }
-bool GradientSync::can_be_captured() const { return collector_->sums_alone(); }
+void GradientSync::wait_for_sums(Deadline deadline) { collector_->wait_for_sums(deadline); }
+bool GradientSync::can_be_captured() const { return collector_->can_be_captured(); }
 std::chrono::nanoseconds GradientSync::waited() const { return collector_->waited(); }
 void GradientSync::record_events(bool on) { collector_->record_events(on); }
 std::vector<BucketEvent> GradientSync::take_events() { return collector_->take_events(); }

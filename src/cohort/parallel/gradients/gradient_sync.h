@@ -40,6 +40,11 @@ class GradientCollector;
 // `group` is then only this worker's own (of one), finish() does not wait, .grad is of no use, and
 // buckets stay as first made.
 //
+// Gradients on a GPU stay there where the group has a device group (Group::device()) or one rank:
+// the sum is made on a stream beside backward, and nothing waits for it (device_gradients.h).
+// Otherwise, and with compression, a reducer or shares, they go through the host's memory. The bits
+// are the same.
+//
 // Threads: confined to the replica's thread. Ownership: keeps the parameters; `group` must outlive
 // it; hooks are removed by the destructor, and .grad tensors stay valid after it.
 // Failure: InvalidInput that names parameters which got no gradient (unless allow_unused), or whose
@@ -70,6 +75,8 @@ class GradientSync {
   // computed under NoSync.
   bool discard_shard();
   void finish(Deadline deadline);
+  // After finish(), on a GPU: the host waits for the sums, and throws where a rank has failed since.
+  void wait_for_sums(Deadline deadline);
 
   // While one lives, backward only accumulates into this shard's gradients and nothing counts as
   // complete.
