@@ -1,6 +1,11 @@
 // One rank of gpu_bench.py's all-reduce: a tensor of the given size on this rank's device.
-// usage: gpu_bench_worker BYTES SECONDS [--device cuda ...]
+// usage: gpu_bench_worker BYTES SECONDS [any-order] [--device cuda ...]
+//   any-order: the device group's own all_reduce instead of the one in the tree's order.
 #include <cohort/cohort.h>
+
+#include "cohort/collective/device/device_group.h"
+#include "cohort/parallel/cuda/device_streams.h"
+
 #include <fmt/core.h>
 
 #include <chrono>
@@ -12,8 +17,11 @@ int measure(int argc, char** argv) {
   auto context = cohort::init(argc, argv);
   if (context.is_service()) return context.serve();
   const auto arguments = context.arguments();
-  if (arguments.size() != 2)
+  const bool any_order = arguments.size() == 3 && arguments[2] == "any-order";
+  if (arguments.size() != (any_order ? 3 : 2))
     throw cohort::InvalidInput("gpu_bench_worker takes the bytes of a tensor and seconds");
+  auto strategy = context.strategy();  // whose replicas' GPUs meet in run()
+  strategy->run([](const cohort::parallel::Replica&) {});
   const auto bytes = std::stoll(arguments[0]);
   const double seconds = std::stod(arguments[1]);
   const bool cuda = context.flags().wants_cuda();
@@ -27,7 +35,19 @@ int measure(int argc, char** argv) {
     if (cuda) torch::cuda::synchronize(device.index());
   };
   auto tensor = torch::ones({bytes / 4}, torch::TensorOptions(torch::kFloat32).device(device));
-  const auto once = [&] { cohort::all_reduce_(context, tensor); };
+  cohort::collective::Group& group = context;
+  if (any_order && cuda && group.device() == nullptr)
+    throw cohort::InvalidInput("this job's GPUs have no device group");
+  const auto once = [&] {
+    if (any_order && cuda)
+      group.device()->all_reduce(tensor.data_ptr(), tensor.data_ptr(),
+                                 static_cast<std::size_t>(tensor.numel()),
+                                 cohort::collective::DataType::f32,
+                                 cohort::collective::ReduceOp::sum,
+                                 cohort::parallel::current_stream(device));
+    else
+      cohort::all_reduce_(context, tensor);
+  };
   for (int i = 0; i < 5; ++i) once();
   // The result is the sum: 1, then size, then size squared ...
   wait();

@@ -1,6 +1,7 @@
-// In the place of device_streams.cpp where LibTorch has no CUDA.
+// In the place of device_streams.cpp and torch_arithmetic.cpp where LibTorch has no CUDA.
 #include "cohort/base/error.h"
 #include "cohort/parallel/cuda/device_streams.h"
+#include "cohort/parallel/cuda/torch_arithmetic.h"
 
 namespace cohort::parallel {
 
@@ -22,5 +23,6 @@ collective::DeviceStream current_stream(torch::Device device) {
 c10::Stream stream_from_pool(torch::Device, bool) { refuse(); }
 collective::DeviceStream handle_of(const c10::Stream&) { refuse(); }
 bool is_recording(const c10::Stream&) { return false; }
+std::shared_ptr<collective::DeviceArithmetic> make_torch_arithmetic(torch::Device) { refuse(); }
 
 }  // namespace cohort::parallel

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "cohort/base/text.h"
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 #include "cohort/transport/host.h"
 
 namespace cohort::parallel {

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "cohort/parallel/tensors/element_types.h"
+#include "cohort/parallel/element_types.h"
 
 namespace cohort::parallel {
 

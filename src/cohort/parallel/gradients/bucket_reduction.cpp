@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "cohort/collective/reduction/kernels.h"
-#include "cohort/parallel/tensors/element_types.h"
+#include "cohort/parallel/element_types.h"
 
 namespace cohort::parallel {
 

@@ -7,7 +7,7 @@
 
 #include "cohort/collective/reduction/shards.h"
 #include "cohort/parallel/tensors/named_tensors.h"
-#include "cohort/parallel/tensors/tree_sum.h"
+#include "cohort/parallel/devices/tree_sum.h"
 
 namespace cohort::parallel {
 

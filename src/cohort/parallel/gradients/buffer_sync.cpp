@@ -6,7 +6,7 @@
 #include "cohort/collective/shard_reducer.h"
 #include "cohort/parallel/cuda/device_streams.h"
 #include "cohort/parallel/gradients/buffer_partials.h"
-#include "cohort/parallel/gradients/device_shard_sum.h"
+#include "cohort/parallel/devices/device_shard_sum.h"
 
 namespace cohort::parallel {
 

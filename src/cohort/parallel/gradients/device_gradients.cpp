@@ -1,26 +1,23 @@
 #include "cohort/parallel/gradients/device_gradients.h"
 
-#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <thread>
 
 #include "cohort/base/error.h"
 #include "cohort/parallel/cuda/device_streams.h"
 #include "cohort/parallel/cuda/stream_scope.h"
 #include "cohort/parallel/gradients/bucket.h"
-#include "cohort/parallel/tensors/element_types.h"
-#include "cohort/parallel/tensors/tree_sum.h"
+#include "cohort/parallel/element_types.h"
+#include "cohort/parallel/devices/tree_sum.h"
 
 namespace cohort::parallel {
 
 namespace {
 
 constexpr std::int64_t kMostGap = 64;  // elements between two entries of a bucket
-constexpr std::chrono::microseconds kBetweenLooks{50};
 
 CollectorOptions common_options(const GradientSyncOptions& options) {
   return {.allow_unused = options.allow_unused, .accumulates = options.accumulates};
@@ -289,25 +286,6 @@ void DeviceGradients::finish(Deadline) {
       parameters_[static_cast<std::size_t>(bucket->layout.entries[entry].parameter)]
           .mutable_grad() = bucket->views[entry];
   if (device_ != nullptr) device_->check();
-}
-
-void DeviceGradients::wait_for_sums(Deadline deadline) {
-  if (!sending_ || sending_->device_type() == torch::kCPU) return;
-  c10::Event done(sending_->device_type());
-  done.record(*sending_);
-  const auto from = std::chrono::steady_clock::now();
-  while (!done.query()) {
-    device_->check();
-    if (deadline.expired()) {
-      const std::string reason = "the gradients were not summed at the deadline";
-      group_.abort(fmt::format("rank {}: {}", group_.rank(), reason));
-      throw TimeoutError(reason, {.during = "GradientSync::finish",
-                                  .advice = "See whether every replica still trains."});
-    }
-    std::this_thread::sleep_for(kBetweenLooks);
-  }
-  device_->check();  // an abort lets the device go on, with sums that are not complete
-  waited_ += std::chrono::steady_clock::now() - from;
 }
 
 }  // namespace cohort::parallel

@@ -8,7 +8,7 @@
 
 #include "cohort/collective/device/device_group.h"
 #include "cohort/collective/group.h"
-#include "cohort/parallel/gradients/device_shard_sum.h"
+#include "cohort/parallel/devices/device_shard_sum.h"
 #include "cohort/parallel/gradients/gradient_collector.h"
 #include "cohort/parallel/gradients/gradient_hooks.h"
 #include "cohort/parallel/gradients/gradient_options.h"
@@ -37,9 +37,6 @@ class DeviceGradients final : public GradientCollector {
   void end_shard() override;
   bool discard_shard() override;
   void finish(Deadline deadline) override;
-  // The host waits until the device has made the sums; throws what the group's ranks have since
-  // failed with.
-  void wait_for_sums(Deadline deadline) override;
   bool set_no_sync(bool on) override;
   bool can_be_captured() const override;
 

@@ -51,7 +51,6 @@ void train_shards(DeviceGradients& gradients, const NamedTensors& parameters, in
     gradients.end_shard();
   }
   gradients.finish(soon());
-  gradients.wait_for_sums(soon());
 }
 
 TEST(DeviceGradients, HaveTheBitsOfTheTreeWhateverTheRanksAndShards) {

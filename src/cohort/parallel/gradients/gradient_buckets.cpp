@@ -1,6 +1,6 @@
 #include "cohort/parallel/gradients/gradient_buckets.h"
 
-#include "cohort/parallel/tensors/element_types.h"
+#include "cohort/parallel/element_types.h"
 
 namespace cohort::parallel {
 

@@ -49,7 +49,6 @@ class GradientCollector {
   virtual void end_shard() = 0;
   virtual bool discard_shard() = 0;
   virtual void finish(Deadline deadline) = 0;
-  virtual void wait_for_sums(Deadline deadline) = 0;
   virtual bool set_no_sync(bool on) = 0;  // returns what it was
   virtual bool can_be_captured() const = 0;
   virtual void record_events(bool /*on*/) {}

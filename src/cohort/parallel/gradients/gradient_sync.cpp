@@ -78,7 +78,6 @@ void GradientSync::begin_shard(int shard) { collector_->begin_shard(shard); }
 void GradientSync::end_shard() { collector_->end_shard(); }
 bool GradientSync::discard_shard() { return collector_->discard_shard(); }
 void GradientSync::finish(Deadline deadline) { collector_->finish(deadline); }
-void GradientSync::wait_for_sums(Deadline deadline) { collector_->wait_for_sums(deadline); }
 bool GradientSync::can_be_captured() const { return collector_->can_be_captured(); }
 std::chrono::nanoseconds GradientSync::waited() const { return collector_->waited(); }
 void GradientSync::record_events(bool on) { collector_->record_events(on); }

@@ -41,8 +41,8 @@ class GradientCollector;
 // buckets stay as first made.
 //
 // Gradients on a GPU stay there where the group has a device group (Group::device()) or one rank:
-// the sum is made on a stream beside backward, and nothing waits for it (device_gradients.h).
-// Otherwise, and with compression, a reducer or shares, they go through the host's memory. The bits
+// the sum is made on a stream beside backward, and the host waits for nothing (device_gradients.h;
+// wait_for_device() does). // Otherwise, and with compression, a reducer or shares, they go through the host's memory. The bits
 // are the same.
 //
 // Threads: confined to the replica's thread. Ownership: keeps the parameters; `group` must outlive
@@ -75,8 +75,6 @@ class GradientSync {
   // computed under NoSync.
   bool discard_shard();
   void finish(Deadline deadline);
-  // After finish(), on a GPU: the host waits for the sums, and throws where a rank has failed since.
-  void wait_for_sums(Deadline deadline);
 
   // While one lives, backward only accumulates into this shard's gradients and nothing counts as
   // complete.

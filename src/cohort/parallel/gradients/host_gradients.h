@@ -34,7 +34,6 @@ class HostGradients final : public GradientCollector {
   void end_shard() override;
   bool discard_shard() override;
   void finish(Deadline deadline) override;
-  void wait_for_sums(Deadline) override {}  // finish() has
   bool set_no_sync(bool on) override;
   // There is no other rank or shard to sum with: gradients stay where autograd puts them.
   bool can_be_captured() const override { return summing_ == nullptr; }

@@ -2,8 +2,8 @@
 
 #include <torch/torch.h>
 
-#include "cohort/collective/device/device_group.h"
 #include "cohort/collective/group.h"
+#include "cohort/parallel/devices/device_transport.h"
 
 namespace cohort::membership {
 class ElasticMembership;
@@ -14,7 +14,7 @@ namespace cohort::parallel {
 class Servers;
 
 // One copy of the model: a thread of its own, a device of its own, and a rank among all replicas
-// of the job. A worker process has one, or several (mirrored). A value; `group`, `device_group`,
+// of the job. A worker process has one, or several (mirrored). A value; `group`,
 // `servers` and `elastic` are lent by the Strategy that made it.
 struct Replica {
   int local = 0;  // index among this process's replicas
@@ -24,12 +24,12 @@ struct Replica {
   // Of all replicas; rank and size as above. With parameter servers it reaches no other worker:
   // collectives throw InvalidInput.
   collective::Group* group = nullptr;
-  // The same ranks on their GPUs; nullptr: what is on GPUs goes through the host's memory.
-  collective::DeviceGroup* device_group = nullptr;
   Servers* servers = nullptr;  // parameter servers, where the strategy has them
   // In an elastic job: who else is there, now. `rank`, `size` and `group` are then those of the
   // start, and `group` is null before the worker has entered.
   membership::ElasticMembership* elastic = nullptr;
+  // How gradients travel between GPUs, for groups that are formed while it trains.
+  DeviceTransport transport = DeviceTransport::automatic;
 
   bool is_first() const { return rank == 0; }
 };

@@ -1,6 +1,6 @@
 #include "cohort/parallel/sharding/gradient_shares.h"
 
-#include "cohort/parallel/tensors/element_types.h"
+#include "cohort/parallel/element_types.h"
 
 namespace cohort::parallel {
 

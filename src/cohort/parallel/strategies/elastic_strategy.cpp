@@ -28,7 +28,8 @@ class ElasticStrategy final : public Strategy {
       : world_(setup.world),
         elastic_(setup.elastic),
         device_(device_of(setup)),
-        threads_(threads_of(setup.flags)) {}
+        threads_(threads_of(setup.flags)),
+        transport_(parse_device_transport(setup.flags.transport)) {}
 
   std::string name() const override { return "multi_worker_mirrored"; }
   int workers() const override {
@@ -54,7 +55,8 @@ class ElasticStrategy final : public Strategy {
                    .size = workers(),
                    .device = device_,
                    .group = elastic_->is_member() ? &elastic_->group() : nullptr,
-                   .elastic = elastic_.get()}},
+                   .elastic = elastic_.get(),
+                   .transport = transport_}},
                  threads_, body);
   }
 
@@ -66,6 +68,7 @@ class ElasticStrategy final : public Strategy {
   std::shared_ptr<membership::ElasticMembership> elastic_;
   torch::Device device_;
   int threads_;
+  DeviceTransport transport_;
   bool has_left_ = false;
 };
 

@@ -35,7 +35,7 @@ void assign(StrategyFlags& flags, const std::string& name, const std::string& va
   } else if (name == "--matmul") {
     flags.matmul = parse_matrix_products(choose_flag(name, value, {"auto", "torch", "onednn"}));
   } else if (name == "--transport") {
-    flags.transport = choose_flag(name, value, {"native", "mpi"});
+    flags.transport = choose_flag(name, value, {"auto", "nccl", "ipc", "host", "mpi"});
   } else if (name == "--shard") {
     flags.shard =
         parse_shard(choose_flag(name, value, {"none", "optimizer", "gradients", "parameters"}));
@@ -46,6 +46,10 @@ void assign(StrategyFlags& flags, const std::string& name, const std::string& va
 }
 
 void check_together(const StrategyFlags& flags) {
+  if ((flags.transport == "nccl" || flags.transport == "ipc") && !flags.wants_cuda())
+    throw InvalidInput(
+        fmt::format("--transport is {}, but the replicas compute on the CPU", flags.transport),
+        {.advice = "Add --device cuda or --num_gpus N, or leave --transport out."});
   if (flags.num_gpus > 0 && flags.device == "cpu")
     throw InvalidInput(fmt::format("--num_gpus is {}, but --device is cpu", flags.num_gpus),
                        {.advice = "Leave one of them out."});
@@ -114,9 +118,9 @@ std::vector<FlagHelp> strategy_flags_help() {
       {"--matmul", "auto|torch|onednn",
        "what multiplies f32 matrices on the CPU: LibTorch's choice, or oneDNN (auto: on processors "
        "with AVX-512 that are not Intel's); results depend on it"},
-      {"--transport", "native|mpi",
-       "what moves data between workers: Cohort's own engine (default), or the MPI that started "
-       "them"},
+      {"--transport", "auto|nccl|ipc|host|mpi",
+       "what moves data between workers. auto: Cohort's own engine, and what fits between GPUs; "
+       "nccl, ipc or host: that between GPUs; mpi: the MPI that started the workers"},
       {"--shard", "WHAT",
        "none, optimizer, gradients or parameters: what workers divide among themselves to save "
        "memory (default none)"},

@@ -26,9 +26,10 @@ struct StrategyFlags {
   // auto|torch|onednn: the library that multiplies f32 matrices on the CPU. Results have the same
   // bits only where it is the same.
   parallel::MatrixProducts matmul = parallel::MatrixProducts::automatic;
-  // native|mpi: whose engine moves data between the workers. mpi: that of the MPI which started
-  // them (transport.h says where that is refused).
-  std::string transport = "native";
+  // auto|nccl|ipc|host|mpi: what moves data between the workers. mpi: the MPI which started them
+  // (transport.h says where that is refused). Else Cohort's own engine, and between GPUs what
+  // devices/device_transport.h chooses, or what is named.
+  std::string transport = "auto";
   // none|optimizer|gradients|parameters: what workers divide among themselves. For
   // TrainerOptions::shard.
   parallel::Shard shard = parallel::Shard::none;

@@ -4,7 +4,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 
 namespace cohort::parallel {
 

@@ -12,7 +12,8 @@ std::shared_ptr<Strategy> make_mirrored(const StrategySetup& setup) {
                              .world = setup.world,
                              .devices = std::move(devices),
                              .groups = std::move(groups),
-                             .threads = threads_of(setup.flags)});
+                             .threads = threads_of(setup.flags),
+                             .transport = parse_device_transport(setup.flags.transport)});
 }
 
 }  // namespace cohort::parallel

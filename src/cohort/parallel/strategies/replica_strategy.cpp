@@ -9,6 +9,12 @@
 
 namespace cohort::parallel {
 
+namespace {
+
+constexpr std::chrono::minutes kMeetingTime{5};
+
+}  // namespace
+
 ReplicaStrategy::ReplicaStrategy(Parts parts)
     : parts_(std::move(parts)),
       workers_(parts_.world->group->size()),
@@ -33,9 +39,16 @@ void ReplicaStrategy::run(const std::function<void(const Replica&)>& body) {
                         .rank = group->rank(),
                         .size = group->size(),
                         .device = parts_.devices[i],
-                        .group = group});
+                        .group = group,
+                        .transport = parts_.transport});
   }
-  run_replicas(replicas, parts_.threads, body);
+  run_replicas(replicas, parts_.threads, [&](const Replica& replica) {
+    if (!met_)
+      use_devices(*replica.group, replica.device, parts_.transport, /*changes=*/false,
+                  Deadline::after(kMeetingTime));
+    body(replica);
+  });
+  met_ = true;
 }
 
 std::vector<torch::Device> agree_on_devices(const std::string& strategy,

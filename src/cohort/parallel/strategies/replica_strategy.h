@@ -18,6 +18,7 @@ class ReplicaStrategy final : public Strategy {
     // One a local replica; none: the only replica uses the world's.
     std::vector<std::unique_ptr<collective::Group>> groups;
     int threads = 1;
+    DeviceTransport transport = DeviceTransport::automatic;
   };
   explicit ReplicaStrategy(Parts parts);
 
@@ -32,6 +33,7 @@ class ReplicaStrategy final : public Strategy {
   Parts parts_;
   int workers_;
   int worker_;
+  bool met_ = false;  // the replicas' GPUs have met
 };
 
 // Tells the other workers what this one was started for, checks that they agree, and chooses this

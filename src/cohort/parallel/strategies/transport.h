@@ -5,7 +5,7 @@
 #include "cohort/collective/world.h"
 #include "cohort/parallel/strategies/flags.h"
 
-// The flag --transport: which engine the workers' group runs on.
+// The flag --transport, as far as it concerns the host's memory: which engine the workers' group runs on.
 namespace cohort::parallel {
 
 // Throws InvalidInput where --transport mpi cannot work: an elastic job, parameter servers, a task

@@ -28,7 +28,7 @@ std::string refusal_of_mpi(StrategyFlags flags, const cluster::Role& role,
   return message_of<InvalidInput>([&] { check_transport(flags, role, environment); });
 }
 
-TEST(Transport, NativeIsNeverRefused) {
+TEST(Transport, OurOwnIsNeverRefused) {
   cluster::Role role = worker_of_two();
   role.elastic.emplace();
   check_transport({}, role, {});

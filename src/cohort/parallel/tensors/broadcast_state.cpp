@@ -7,7 +7,7 @@
 #include "cohort/base/text.h"
 #include "cohort/parallel/tensors/named_call.h"
 #include "cohort/parallel/tensors/tensor_staging.h"
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 
 namespace cohort::parallel {
 

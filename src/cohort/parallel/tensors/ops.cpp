@@ -1,32 +1,40 @@
 #include "cohort/parallel/tensors/ops.h"
 
 #include <map>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/collective/device/device_group.h"
+#include "cohort/parallel/cuda/device_streams.h"
+#include "cohort/parallel/devices/device_calls.h"
 #include "cohort/parallel/tensors/tensor_staging.h"
 
 namespace cohort::parallel {
 
 struct PendingTensor::State {
-  explicit State(torch::Tensor tensor) : result(std::move(tensor)), staged(result, true) {}
+  explicit State(torch::Tensor tensor) : result(std::move(tensor)) {}
   ~State() {
     if (!work || work->poll()) return;
     log::warning("an asynchronous all_reduce was given up before it was done");
-    new StagedTensor(staged);  // the call still writes there
+    new StagedTensor(*staged);  // the call still writes there
   }
 
   torch::Tensor result;
-  StagedTensor staged;
+  // Neither is there where the call went to a GPU's stream: it is done for all that follows there.
+  std::optional<StagedTensor> staged;
   std::optional<collective::Work> work;
   bool finished = false;
 };
 
-bool PendingTensor::poll() const { return state_->work->poll(); }
+bool PendingTensor::poll() const { return !state_->work || state_->work->poll(); }
 
 torch::Tensor PendingTensor::wait(Deadline deadline) {
+  if (!state_->work) return state_->result;
   state_->work->wait(deadline);
-  if (!std::exchange(state_->finished, true)) state_->staged.finish();
+  if (!std::exchange(state_->finished, true)) state_->staged->finish();
   return state_->result;
 }
 
@@ -34,7 +42,11 @@ PendingTensor all_reduce_async_(collective::Group& group, torch::Tensor tensor,
                                 ReduceOptions options) {
   PendingTensor pending;
   pending.state_ = std::make_shared<PendingTensor::State>(std::move(tensor));
-  const StagedTensor& staged = pending.state_->staged;
+  if (has_device_group(group, pending.state_->result)) {
+    all_reduce_(group, pending.state_->result, options);
+    return pending;
+  }
+  const StagedTensor& staged = pending.state_->staged.emplace(pending.state_->result, true);
   pending.state_->work =
       group.all_reduce_async(staged.data(), staged.data(), staged.count(), staged.dtype(), options);
   return pending;
@@ -46,6 +58,13 @@ PendingTensor all_reduce_async(collective::Group& group, const torch::Tensor& te
 }
 
 void all_reduce_(collective::Group& group, torch::Tensor tensor, ReduceOptions options) {
+  if (tensor.defined() && has_device_group(group, tensor)) {
+    check_reducible(tensor);
+    const torch::Tensor values = tensor.detach().contiguous();
+    all_reduce_on_device(group, values, options);
+    if (values.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(values);
+    return;
+  }
   StagedTensor staged(tensor, true);
   group.all_reduce(staged.data(), staged.data(), staged.count(), staged.dtype(), options);
   staged.finish();
@@ -61,15 +80,18 @@ torch::Tensor all_reduce(collective::Group& group, const torch::Tensor& tensor,
 void grouped_all_reduce_(collective::Group& group, const std::vector<torch::Tensor>& tensors,
                          ReduceOptions options) {
   const torch::NoGradGuard no_grad;
-  std::map<torch::ScalarType, std::vector<torch::Tensor>> by_type;
+  std::map<std::pair<torch::ScalarType, std::string>, std::vector<torch::Tensor>> by_type;
   for (const torch::Tensor& tensor : tensors) {
     check_reducible(tensor);
-    by_type[tensor.scalar_type()].push_back(tensor.detach());
+    const bool stays = has_device_group(group, tensor);
+    by_type[{tensor.scalar_type(), stays ? tensor.device().str() : "cpu"}].push_back(
+        tensor.detach());
   }
-  for (const auto& [type, same] : by_type) {
+  for (const auto& [kind, same] : by_type) {
     std::int64_t total = 0;
     for (const torch::Tensor& tensor : same) total += tensor.numel();
-    const torch::Tensor flat = torch::empty({total}, torch::TensorOptions().dtype(type));
+    const torch::Tensor flat = torch::empty(
+        {total}, torch::TensorOptions().dtype(kind.first).device(torch::Device(kind.second)));
     std::vector<torch::Tensor> places;
     std::int64_t begin = 0;
     for (const torch::Tensor& tensor : same) {
@@ -91,6 +113,11 @@ std::vector<torch::Tensor> grouped_all_reduce(collective::Group& group,
 }
 
 void broadcast_(collective::Group& group, torch::Tensor tensor, int root, CallOptions options) {
+  if (tensor.defined() && has_device_group(group, tensor) && tensor.is_contiguous()) {
+    group.device()->broadcast(tensor.data_ptr(), tensor.nbytes(), collective::DataType::u8, root,
+                              current_stream(tensor.device()));
+    return;
+  }
   StagedTensor staged(tensor, false);
   group.broadcast(staged.data(), staged.count(), staged.dtype(), root, options);
   staged.finish();

@@ -5,7 +5,7 @@
 #include "cohort/base/text.h"
 #include "cohort/parallel/tensors/ops.h"
 #include "cohort/parallel/tensors/tensor_staging.h"
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 
 namespace cohort::parallel {
 

@@ -1,7 +1,7 @@
 #include "cohort/parallel/tensors/tensor_staging.h"
 
 #include "cohort/base/error.h"
-#include "cohort/parallel/tensors/element_types.h"
+#include "cohort/parallel/element_types.h"
 
 namespace cohort::parallel {
 

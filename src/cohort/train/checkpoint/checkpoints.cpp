@@ -6,7 +6,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 #include "cohort/parallel/tensors/broadcast_state.h"
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 
 namespace cohort::train {
 namespace {

@@ -10,7 +10,7 @@
 #include "cohort/base/log/log.h"
 #include "cohort/base/text.h"
 #include "cohort/membership/faults/fault_points.h"
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 #include "cohort/train/checkpoint/module_state.h"
 #include "cohort/train/loop/resume.h"
 

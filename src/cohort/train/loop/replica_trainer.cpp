@@ -12,7 +12,7 @@
 #include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
 #include "cohort/train/loop/batches_in_order.h"
-#include "cohort/train/model/gpu_settings.h"
+#include "cohort/train/loop/gpu_settings.h"
 #include "cohort/train/model/optimizer_parameters.h"
 #include "cohort/train/options/checks.h"
 
@@ -188,7 +188,7 @@ void ReplicaTrainer::defer_from_here(const StepResult& first) {
     return;
   }
   if (graphs_ && before_update_) graphs_->switch_off("a callback changes gradients");
-  unread_.emplace(replica().device, read_every_);
+  unread_.emplace(replica().device, read_every_, replica().group, options_.step_timeout);
 }
 
 std::vector<StepResult> ReplicaTrainer::read_rest() {

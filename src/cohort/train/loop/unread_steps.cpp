@@ -1,9 +1,10 @@
 #include "cohort/train/loop/unread_steps.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <span>
 #include <utility>
+
+#include "cohort/parallel/cuda/stream_scope.h"
+#include "cohort/parallel/cuda/wait_for_device.h"
 
 namespace cohort::train {
 
@@ -38,11 +39,12 @@ void UnreadSteps::copy() {
                                  torch::TensorOptions().dtype(torch::kFloat64).pinned_memory(true));
   copied_.numbers.copy_(numbers, /*non_blocking=*/true);
   copied_.copied.emplace(device_.type());
-  copied_.copied->record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  copied_.copied->record(parallel::thread_stream(device_));
 }
 
-std::vector<UnreadSteps::ReadStep> UnreadSteps::read(Window window) {
-  if (window.copied && !window.copied->query()) window.copied->synchronize();
+std::vector<UnreadSteps::ReadStep> UnreadSteps::read(Window window) const {
+  if (window.copied)
+    parallel::wait_for_event(*window.copied, group_, Deadline::after(timeout_));
   std::vector<ReadStep> result;
   std::span<const double> left;
   if (window.numbers.defined())

@@ -3,6 +3,7 @@
 #include <c10/core/Event.h>
 #include <torch/torch.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -19,7 +20,7 @@ namespace cohort::train {
 // window before it, whose copy is long done, is given out. So the host waits only where it is more
 // than a window ahead of the device.
 //
-// Threads: confined to the replica's. Failure: what LibTorch throws.
+// Threads: confined to the replica's. Failure: what LibTorch throws, and parallel::wait_for_event().
 class UnreadSteps {
  public:
   struct Step {
@@ -35,8 +36,11 @@ class UnreadSteps {
     std::optional<double> gradient_norm;
   };
 
-  // `window`: steps of one, at least 1.
-  UnreadSteps(torch::Device device, std::int64_t window) : device_(device), window_(window) {}
+  // `window`: steps of one, at least 1. `group`: of the ranks that a step may wait for, at the most
+  // so long; nullptr: there is none.
+  UnreadSteps(torch::Device device, std::int64_t window, collective::Group* group = nullptr,
+              std::chrono::milliseconds timeout = std::chrono::minutes(5))
+      : device_(device), window_(window), group_(group), timeout_(timeout) {}
 
   // Returns the steps, in order, that can be given out now; none until two windows are full.
   std::vector<ReadStep> add(Step step);
@@ -51,10 +55,12 @@ class UnreadSteps {
     std::optional<c10::Event> copied;
   };
   void copy();
-  static std::vector<ReadStep> read(Window window);
+  std::vector<ReadStep> read(Window window) const;
 
   torch::Device device_;
   std::int64_t window_;
+  collective::Group* group_;
+  std::chrono::milliseconds timeout_;
   std::vector<Step> steps_;  // of the window that fills
   Window copied_;            // the one before; no steps: there is none
 };

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "cohort/base/error.h"
+#include "cohort/parallel/cuda/wait_for_device.h"
 #include "cohort/parallel/tensors/broadcast_state.h"
 #include "cohort/train/model/optimizer_parameters.h"
 #include "cohort/train/sync/named.h"
@@ -58,6 +59,7 @@ void AllReduceSync::attach(const SyncedModel& model, std::vector<collective::Sha
                                     .shards = model.shards,
                                     .runs = runs_,
                                     .on_bucket = std::move(on_bucket),
+                                    .any_order = !options.deterministic,
                                     .allow_unused = options.allow_unused,
                                     .compression = options.compression,
                                     .reducer = options.reducer,
@@ -128,6 +130,8 @@ StepResult AllReduceSync::reduce_step(const StepInfo& info, std::span<const Sums
                                       bool& flag) {
   gradients_->finish(deadline());
   buffers_->reduce(deadline());
+  // What is said of the step next is said of sums that are there.
+  parallel::wait_for_device(replica_.device, replica_.group, deadline());
   return read_step(info, mine, flag);
 }
 

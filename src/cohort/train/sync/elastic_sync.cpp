@@ -53,6 +53,8 @@ void ElasticSync::begin_view() {
   replica_.rank = membership_.rank();
   replica_.size = membership_.size();
   replica_.group = &membership_.group();
+  parallel::use_devices(*replica_.group, replica_.device, replica_.transport, /*changes=*/true,
+                        Deadline::after(timeout_));
   transfer_.begin_view(membership_.group(), view(), membership_.rank());
   inner_.emplace(replica_, timeout_, gradient_blocks_);
   if (model_) attach_inner();

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "cohort/base/error.h"
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 
 namespace cohort::train {
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cohort/parallel/tensors/ops.h"
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 #include "cohort/train/sync/sums_table.h"
 
 namespace cohort::train {

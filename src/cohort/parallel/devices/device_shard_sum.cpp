@@ -1,11 +1,11 @@
-#include "cohort/parallel/gradients/device_shard_sum.h"
+#include "cohort/parallel/devices/device_shard_sum.h"
 
 #include <algorithm>
 
 #include "cohort/base/error.h"
 #include "cohort/parallel/cuda/device_streams.h"
-#include "cohort/parallel/tensors/element_types.h"
-#include "cohort/parallel/tensors/tree_sum.h"
+#include "cohort/parallel/element_types.h"
+#include "cohort/parallel/devices/tree_sum.h"
 
 namespace cohort::parallel {
 

@@ -1,9 +1,9 @@
-#include "cohort/parallel/tensors/tree_sum.h"
+#include "cohort/parallel/devices/tree_sum.h"
 
 #include <algorithm>
 
 #include "cohort/base/error.h"
-#include "cohort/parallel/tensors/element_types.h"
+#include "cohort/parallel/element_types.h"
 
 namespace cohort::parallel {
 

@@ -1,4 +1,4 @@
-#include "cohort/parallel/tensors/element_types.h"
+#include "cohort/parallel/element_types.h"
 
 #include "cohort/base/error.h"
 

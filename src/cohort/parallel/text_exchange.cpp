@@ -1,4 +1,4 @@
-#include "cohort/parallel/tensors/text_exchange.h"
+#include "cohort/parallel/text_exchange.h"
 
 #include <cstdint>
 #include <span>

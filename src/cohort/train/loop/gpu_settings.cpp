@@ -1,4 +1,4 @@
-#include "cohort/train/model/gpu_settings.h"
+#include "cohort/train/loop/gpu_settings.h"
 
 #include <cstdlib>
 #include <string_view>

@@ -1,0 +1,176 @@
+#include "cohort/parallel/devices/device_transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "cohort/base/error.h"
+#include "cohort/base/log/log.h"
+#include "cohort/collective/device/cuda_driver.h"
+#include "cohort/collective/ipc/ipc.h"
+#include "cohort/collective/nccl/nccl.h"
+#include "cohort/parallel/cuda/torch_arithmetic.h"
+#include "cohort/parallel/text_exchange.h"
+#include "cohort/transport/host.h"
+
+namespace cohort::parallel {
+
+namespace {
+
+constexpr std::pair<DeviceTransport, std::string_view> kTransports[] = {
+    {DeviceTransport::automatic, "auto"},
+    {DeviceTransport::nccl, "nccl"},
+    {DeviceTransport::ipc, "ipc"},
+    {DeviceTransport::host, "host"},
+};
+
+std::string to_text(const DeviceCard& card) {
+  return nlohmann::json{{"wanted", to_string(card.wanted)},
+                        {"host", card.host},
+                        {"gpu", card.gpu},
+                        {"nccl", card.nccl},
+                        {"nccl_problem", card.nccl_problem},
+                        {"nccl_shares_gpus", card.nccl_shares_gpus},
+                        {"ipc_problem", card.ipc_problem},
+                        {"changes", card.changes}}
+      .dump();
+}
+
+DeviceCard card_of(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {.wanted = parse_device_transport(json.at("wanted")),
+          .host = json.at("host"),
+          .gpu = json.at("gpu"),
+          .nccl = json.at("nccl"),
+          .nccl_problem = json.at("nccl_problem"),
+          .nccl_shares_gpus = json.at("nccl_shares_gpus"),
+          .ipc_problem = json.at("ipc_problem"),
+          .changes = json.at("changes")};
+}
+
+DeviceCard own_card(torch::Device device, DeviceTransport wanted, bool changes) {
+  DeviceCard card{.wanted = wanted, .host = transport::host_identity(), .changes = changes};
+  card.nccl = collective::nccl::version(&card.nccl_problem);
+  card.nccl_shares_gpus = !card.nccl.empty() && collective::nccl::may_share_gpu();
+  torch::zeros({1}, device);  // LibTorch makes the device's context current on this thread
+  if (const auto* driver = collective::CudaDriver::find(&card.ipc_problem)) {
+    for (const std::byte byte : driver->current_device())
+      card.gpu += fmt::format("{:02x}", static_cast<unsigned>(byte));
+    card.ipc_problem = collective::ipc::problem();
+  }
+  return card;
+}
+
+// The first that is not empty, with its rank.
+std::string first_problem(const std::vector<DeviceCard>& cards, std::string DeviceCard::*problem) {
+  for (std::size_t rank = 0; rank < cards.size(); ++rank)
+    if (!(cards[rank].*problem).empty())
+      return fmt::format("rank {}: {}", rank, cards[rank].*problem);
+  return {};
+}
+
+bool shares_a_gpu(const std::vector<DeviceCard>& cards) {
+  std::set<std::string> gpus;
+  for (const DeviceCard& card : cards)
+    if (!gpus.insert(card.host + " " + card.gpu).second) return true;
+  return false;
+}
+
+std::string why_not_nccl(const std::vector<DeviceCard>& cards) {
+  if (std::string problem = first_problem(cards, &DeviceCard::nccl_problem); !problem.empty())
+    return problem;
+  for (std::size_t rank = 1; rank < cards.size(); ++rank)
+    if (cards[rank].nccl != cards[0].nccl)
+      return fmt::format("rank {} has NCCL {}, rank 0 {}", rank, cards[rank].nccl, cards[0].nccl);
+  const bool may_share = std::all_of(cards.begin(), cards.end(),
+                                     [](const DeviceCard& card) { return card.nccl_shares_gpus; });
+  if (shares_a_gpu(cards) && !may_share)
+    return fmt::format(
+        "ranks share a GPU, which NCCL {} refuses (2.30 or newer with "
+        "NCCL_MULTI_RANK_GPU_ENABLE=1 does not)",
+        cards[0].nccl);
+  return {};
+}
+
+std::string why_not_ipc(const std::vector<DeviceCard>& cards) {
+  for (std::size_t rank = 1; rank < cards.size(); ++rank)
+    if (cards[rank].host != cards[0].host)
+      return fmt::format("rank {} is on another host than rank 0", rank);
+  return first_problem(cards, &DeviceCard::ipc_problem);
+}
+
+DeviceChoice choose_automatically(const std::vector<DeviceCard>& cards) {
+  const std::string no_nccl = why_not_nccl(cards), no_ipc = why_not_ipc(cards);
+  if (no_ipc.empty() && cards[0].changes)
+    return {DeviceTransport::ipc, "one host, and ranks that come and go"};
+  if (no_ipc.empty() && shares_a_gpu(cards))
+    return {DeviceTransport::ipc, "one host, and ranks that share a GPU"};
+  if (no_nccl.empty() && !cards[0].changes) return {DeviceTransport::nccl, "each rank has a GPU"};
+  if (no_ipc.empty()) return {DeviceTransport::ipc, "one host, and no NCCL: " + no_nccl};
+  return {DeviceTransport::host,
+          fmt::format("not ipc: {}; not NCCL: {}", no_ipc,
+                      no_nccl.empty() ? "it takes seconds to form anew" : no_nccl)};
+}
+
+}  // namespace
+
+DeviceTransport parse_device_transport(const std::string& flag) {
+  for (const auto& [transport, name] : kTransports)
+    if (flag == name) return transport;
+  return DeviceTransport::automatic;
+}
+
+std::string_view to_string(DeviceTransport transport) {
+  for (const auto& [known, name] : kTransports)
+    if (transport == known) return name;
+  return {};
+}
+
+DeviceChoice choose_device_transport(const std::vector<DeviceCard>& cards) {
+  const DeviceTransport wanted = cards[0].wanted;
+  for (std::size_t rank = 1; rank < cards.size(); ++rank)
+    if (cards[rank].wanted != wanted)
+      throw InvalidInput(fmt::format("--transport is {} on rank {}, but {} on rank 0",
+                                     to_string(cards[rank].wanted), rank, to_string(wanted)),
+                         {.advice = "Give every worker the same."});
+  if (wanted == DeviceTransport::automatic) return choose_automatically(cards);
+  std::string problem;
+  if (wanted == DeviceTransport::nccl) problem = why_not_nccl(cards);
+  if (wanted == DeviceTransport::ipc) problem = why_not_ipc(cards);
+  if (!problem.empty())
+    throw InvalidInput(fmt::format("--transport is {}, but {}", to_string(wanted), problem),
+                       {.advice = "Leave --transport out: what can be used is chosen."});
+  return {wanted, "--transport"};
+}
+
+void use_devices(collective::Group& group, torch::Device device, DeviceTransport wanted,
+                 bool changes, Deadline deadline) {
+  if (group.size() == 1 || !device.is_cuda()) return;
+  std::vector<DeviceCard> cards;
+  for (const std::string& text :
+       gather_texts(group, to_text(own_card(device, wanted, changes)), {deadline}))
+    cards.push_back(card_of(text));
+  DeviceChoice choice = choose_device_transport(cards);
+  std::string name = "the host's memory";
+  try {
+    if (choice.transport == DeviceTransport::nccl)
+      group.use_device(collective::nccl::form(group, deadline));
+    if (choice.transport == DeviceTransport::ipc)
+      group.use_device(collective::ipc::form(group, make_torch_arithmetic(device), deadline));
+    if (group.device() != nullptr) name = group.device()->name();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const TimeoutError&) {
+    throw;
+  } catch (const Error& error) {  // on every rank alike
+    if (wanted != DeviceTransport::automatic) throw;
+    choice.reason = fmt::format("{} could not be used: {}", to_string(choice.transport),
+                                error.message());
+  }
+  if (group.rank() == 0)
+    log::info("gradients on GPUs travel by {} ({}); --transport chooses", name, choice.reason);
+}
+
+}  // namespace cohort::parallel
