@@ -16,7 +16,6 @@
 #include "cohort/base/text.h"
 #include "cohort/cluster/environment.h"
 #include "cohort/launch/plan/ports.h"
-#include "cohort/launch/plan/task_environment.h"
 #include "cohort/tools/commands.h"
 #include "cohort/tools/host_options.h"
 
@@ -24,6 +23,10 @@ namespace cohort::tools {
 namespace {
 
 double gigabytes(double bytes) { return bytes / 1e9; }
+
+std::filesystem::path torch_probe() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "cohort-torch-probe";
+}
 
 Finding check_system() {
   utsname name{};
@@ -110,21 +113,28 @@ Finding check_disk() {
   return finding;
 }
 
-Finding check_torch() {
-  auto probe = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "cohort-torch-probe";
+// What cohort-torch-probe says; null: it is not there, or does not run.
+nlohmann::json ask_torch_probe() {
+  const auto probe = torch_probe();
+  if (!std::filesystem::exists(probe)) return {};
+  const auto text = output_of(shell_quote(probe.string()));
+  auto json = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+  return json.is_object() ? json : nlohmann::json();
+}
+
+Finding check_torch(const nlohmann::json& torch) {
   constexpr const char* kFix =
       "Run scripts/setup and make build; or: pip install torch==2.13.0 (training needs it, the "
       "launcher does not).";
-  if (!std::filesystem::exists(probe)) return {"LibTorch", Level::note, "not built in", kFix};
-  auto text = output_of(shell_quote(probe.string()));
-  auto json = nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object())
-    return {"LibTorch", Level::wrong, fmt::format("{} does not run", probe.string()), kFix};
-  if (!json.value("works", false))
-    return {"LibTorch", Level::note, json.value("error", "it does not work"), kFix};
+  if (!std::filesystem::exists(torch_probe()))
+    return {"LibTorch", Level::note, "not built in", kFix};
+  if (torch.is_null())
+    return {"LibTorch", Level::wrong, fmt::format("{} does not run", torch_probe().string()), kFix};
+  if (!torch.value("works", false))
+    return {"LibTorch", Level::note, torch.value("error", "it does not work"), kFix};
   return {.subject = "LibTorch",
-          .text = fmt::format("{}, {} threads, CUDA {}", json.value("version", "?"),
-                              json.value("threads", 0), json.value("cuda", false) ? "yes" : "no")};
+          .text = fmt::format("{}, {} threads, CUDA {}", torch.value("version", "?"),
+                              torch.value("threads", 0), torch.value("cuda", false) ? "yes" : "no")};
 }
 
 Finding check_mpi() {
@@ -133,12 +143,6 @@ Finding check_mpi() {
     return {"MPI", Level::note, "no mpirun",
             "Only for jobs under MPI: apt-get install openmpi-bin libopenmpi-dev"};
   return {.subject = "MPI", .text = text->substr(0, text->find('\n'))};
-}
-
-Finding check_gpus() {
-  auto gpus = launch::visible_gpus(cluster::Environment::of_this_process());
-  return {.subject = "GPUs",
-          .text = gpus.empty() ? "none" : fmt::format("{}: {}", gpus.size(), join(gpus, ", "))};
 }
 
 Finding check_proxy() {
@@ -152,6 +156,7 @@ Finding check_proxy() {
 }
 
 std::vector<Finding> examine() {
+  const nlohmann::json torch = ask_torch_probe();
   return {check_system(),
           check_cores(),
           check_memory(),
@@ -162,9 +167,10 @@ std::vector<Finding> examine() {
                       "Large jobs need more: nproc in /etc/security/limits.conf."),
           check_ports(),
           check_disk(),
-          check_torch(),
+          check_torch(torch),
           check_mpi(),
           check_gpus(),
+          check_device_transport(torch.is_object() ? torch.value("nccl", "") : ""),
           check_proxy()};
 }
 

@@ -22,6 +22,11 @@ struct Finding {
 // The standard output of a shell command, at most 20 s of it; nothing when it failed.
 std::optional<std::string> output_of(const std::string& command);
 
+// The GPUs that tasks on this machine get, and the driver that serves them.
+Finding check_gpus();
+// What gradients travel by between them. `nccl`: the version that LibTorch brings; empty: none.
+Finding check_device_transport(const std::string& nccl);
+
 // The engine that is asked about, and what `cohort serve` would be told of it.
 struct EngineQuestion {
   std::string engine;

@@ -1,5 +1,6 @@
 // cohort-torch-probe: proves that LibTorch loads and computes, and says what it found as one line
-// of JSON on standard output: "works", and "error" where it does not. A program of its own, so that
+// of JSON on standard output: "works", and "error" where it does not; "nccl" is the version of NCCL
+// that is found beside it. A program of its own, so that
 // `cohort doctor` starts without LibTorch and survives a broken one. Exit code 0 means that it
 // could answer, whatever the answer.
 #include <torch/torch.h>
@@ -8,6 +9,8 @@
 #include <cstdio>
 #include <exception>
 #include <nlohmann/json.hpp>
+
+#include "cohort/collective/nccl/nccl.h"
 
 namespace {
 
@@ -25,6 +28,7 @@ nlohmann::ordered_json probe() {
       {"threads", torch::get_num_threads()},
       {"cuda", cuda},
       {"devices", cuda ? torch::cuda::device_count() : 0},
+      {"nccl", cohort::collective::nccl::version()},
   };
 }
 

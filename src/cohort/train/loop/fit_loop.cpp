@@ -62,7 +62,10 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, FitInputs inputs, Position position,
     trainer_.set_before_update([this](std::size_t phase) { before_update(phase); });
 }
 
-FitLoop::~FitLoop() { trainer_.set_before_update({}); }
+FitLoop::~FitLoop() {
+  trainer_.set_before_update({});
+  trainer_.end_reading();
+}
 
 void FitLoop::init_callback_state() {
   FitState& state = callback_state_;

@@ -152,6 +152,11 @@ void ReplicaTrainer::begin_reading(std::int64_t every, bool speaks) {
     graphs_->switch_off("Cohort was built without CUDA's headers, which stand beside LibTorch");
 }
 
+void ReplicaTrainer::end_reading() {
+  graphs_.reset();
+  unread_.reset();
+}
+
 std::vector<StepResult> ReplicaTrainer::step(const StepInfo& info, std::vector<double>& units,
                                              const std::function<AnyBatch()>& next) {
   model_.module().train();

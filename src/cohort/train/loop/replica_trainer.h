@@ -50,6 +50,8 @@ class ReplicaTrainer {
   // How steps are read: their sums stay on the device for up to `every` of them, where that can be
   // (0: as FitOptions::read_every says). Before the first step of a fit().
   void begin_reading(std::int64_t every, bool speaks);
+  // After a fit(): what was recorded goes, which refers to the group and the model as they are.
+  void end_reading();
 
   // Computes and applies one step, phase after phase; `next` gives the batch of each own shard, in
   // ascending order. `units`: StepInfo::weight_unit of each phase, and of the next step on return.
