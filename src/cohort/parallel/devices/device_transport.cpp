@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -50,16 +51,19 @@ DeviceCard card_of(const std::string& text) {
           .changes = json.at("changes")};
 }
 
+std::array<std::byte, 16> gpu_of(torch::Device device) {
+  torch::zeros({1}, device);  // LibTorch makes the device's context current on this thread
+  const auto* driver = collective::CudaDriver::find();
+  return driver == nullptr ? std::array<std::byte, 16>() : driver->current_device();
+}
+
 DeviceCard own_card(torch::Device device, DeviceTransport wanted, bool changes) {
   DeviceCard card{.wanted = wanted, .host = transport::host_identity(), .changes = changes};
   card.nccl = collective::nccl::version(&card.nccl_problem);
   card.nccl_shares_gpus = !card.nccl.empty() && collective::nccl::may_share_gpu();
-  torch::zeros({1}, device);  // LibTorch makes the device's context current on this thread
-  if (const auto* driver = collective::CudaDriver::find(&card.ipc_problem)) {
-    for (const std::byte byte : driver->current_device())
-      card.gpu += fmt::format("{:02x}", static_cast<unsigned>(byte));
-    card.ipc_problem = collective::ipc::problem();
-  }
+  for (const std::byte byte : gpu_of(device))
+    card.gpu += fmt::format("{:02x}", static_cast<unsigned>(byte));
+  card.ipc_problem = collective::ipc::problem();
   return card;
 }
 
@@ -156,7 +160,7 @@ void use_devices(collective::Group& group, torch::Device device, DeviceTransport
   std::string name = "the host's memory";
   try {
     if (choice.transport == DeviceTransport::nccl)
-      group.use_device(collective::nccl::form(group, deadline));
+      group.use_device(collective::nccl::form(group, {.device = gpu_of(device), .problem = {}}, deadline));
     if (choice.transport == DeviceTransport::ipc)
       group.use_device(collective::ipc::form(group, make_torch_arithmetic(device), deadline));
     if (group.device() != nullptr) name = group.device()->name();
