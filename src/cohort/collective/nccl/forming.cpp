@@ -65,8 +65,9 @@ void refuse_problems(const std::vector<Facts>& all) {
   for (std::size_t rank = 0; rank < all.size(); ++rank)
     if (all[rank].problem[0] != '\0') ranks.push_back(rank);
   if (!ranks.empty())
-    refuse(fmt::format("{} cannot use NCCL: {}", ranks_text(ranks), all[ranks[0]].problem),
-           "Install NCCL 2 where the loader finds libnccl.so.2, or use another backend.");
+    refuse(
+        fmt::format("{} cannot use NCCL: {}", ranks_text(ranks), all[ranks[0]].problem),
+        "Give every rank a GPU and a libnccl.so.2 that the loader finds, or use another backend.");
 }
 
 void refuse_versions(const std::vector<Facts>& all) {
