@@ -5,7 +5,9 @@ Sections, each 20 to 60 s on an H200; --only chooses some:
   resnet_f32              the same at batch 128 in f32, one kernel at a time
   gpt                     GPT-2 of 124 M parameters, runs of 1024 tokens, --fast
   ranks                   2 and 4 processes on the one GPU (MPS), global batch 1024, beside torch DDP
-  allreduce               64 MB between 2 processes on the one GPU (MPS), beside NCCL by torch
+  allreduce               64 MB between 2 processes on the one GPU (MPS), by each way, beside NCCL by torch
+  deterministic           what the same bits cost: ResNet-20 and GPT with --deterministic true and false
+  train                   ResNet-20 to the end: the original recipe of 182 epochs, and a shorter one (not by default)
   memory                  the most GPU memory of a process, beside Python's
   syncs                   calls by which the host waits for the GPU, a step
 
@@ -106,7 +108,7 @@ class Epochs:
 class Bench:
     def __init__(self, arguments, folder):
         self.bin, self.python, self.device = arguments.bin.resolve(), arguments.python, arguments.device
-        self.nccl, self.seconds, self.folder = arguments.nccl, arguments.seconds, folder
+        self.nccl, self.seconds, self.folder, self.keep = arguments.nccl, arguments.seconds, folder, arguments.keep
         self.tiny = arguments.device == "cpu"
         self.targets = Targets("gpu")
         self.compile = not arguments.no_compile
@@ -295,20 +297,74 @@ class Bench:
                 self.targets.expect(f"ranks{ranks}_of_one_process", middle / self.one_process[batch], ">=", 0.9)
                 self.targets.expect(f"ranks{ranks}_of_ddp", middle / ddp, ">=", 1.0)
 
+    def all_reduce_speed(self, size, environment, *words):
+        """The slower rank's bus bandwidth."""
+        command = [self.bin / "cohort", "run", "-q", "-n", 2, "--output", tempfile.mkdtemp(dir=self.folder), "--",
+                   self.bin / "gpu_bench_worker", size, 3, *words, "--device", self.device]
+        return min(json.loads(line)["bus_gb_per_second"]
+                   for line in re.findall(r"measured ({.*})", run(command, environment)[0]))
+
     def allreduce(self):
         size = 1 << 20 if self.tiny else 64 << 20
         with self.shared_gpu() as environment:
             if environment is None:
                 return
-            command = [self.bin / "cohort", "run", "-q", "-n", 2, "--output", tempfile.mkdtemp(dir=self.folder), "--",
-                       self.bin / "gpu_bench_worker", size, 3, "--device", self.device]
-            ours = [json.loads(line)["bus_gb_per_second"]
-                    for line in re.findall(r"measured ({.*})", run(command, environment)[0])]
+            ways = ["host"] if self.tiny else ["ipc", "nccl", "host"] if self.nccl else ["ipc", "host"]
+            speeds = {}
+            for way in ways:
+                for order in ("any-order", "tree"):
+                    if self.tiny or way == "host" and order == "any-order":
+                        continue
+                    speeds[way, order] = self.all_reduce_speed(size, environment, "--transport", way,
+                                                               *([order] if order == "any-order" else []))
+                    self.targets.record(f"allreduce_{way}_{order}_bus_gb_per_second", [speeds[way, order]])
+                    print(f"allreduce: {way}, {order}: {speeds[way, order]:.1f} GB/s", flush=True)
+            if self.tiny:
+                print(f"allreduce: {self.all_reduce_speed(size, environment):.1f} GB/s")
+                return
+            if not self.nccl:
+                print("allreduce: no --nccl of 2.30 or newer: not compared with NCCL")
+                return
             theirs = self.peer("allreduce", "eager", size, ranks=2, environment=environment)["bus_gb_per_second"]
-        print(f"allreduce: Cohort {min(ours):.1f} GB/s, NCCL by torch {theirs:.1f}", flush=True)
-        self.targets.record("allreduce_bus_gb_per_second", ours)
-        self.targets.record("allreduce_nccl_bus_gb_per_second", [theirs])
-        self.targets.expect("allreduce_of_nccl", min(ours) / theirs, ">=", 0.95)
+        print(f"allreduce: NCCL by torch: {theirs:.1f} GB/s", flush=True)
+        self.targets.record("allreduce_nccl_by_torch_bus_gb_per_second", [theirs])
+        self.targets.expect("allreduce_of_nccl", max(speeds["ipc", "any-order"], speeds["nccl", "any-order"]) / theirs,
+                            ">=", 0.95)
+        self.targets.expect("allreduce_over_nccl_of_nccl", speeds["nccl", "any-order"] / theirs, ">=", 0.95)
+        self.targets.expect("allreduce_deterministic_of_nccl",
+                            max(speeds["ipc", "tree"], speeds["nccl", "tree"]) / theirs, ">=", 0.5)
+
+    def deterministic(self):
+        for name, program, flags in (("resnet", self.resnet, (128, 7)), ("gpt", self.gpt, (16, 4))):
+            batch, epochs = (2, 1) if self.tiny else flags
+            speeds = {wanted: statistics.median(Epochs(
+                program(batch, epochs, "--fast", "--deterministic", wanted)[0]).speeds()) for wanted in ("true", "false")}
+            ratio = speeds["true"] / speeds["false"]
+            print(f"deterministic: {name}: {speeds['true']:.0f} samples/s, else {speeds['false']:.0f}", flush=True)
+            self.targets.record(f"deterministic_{name}_samples_per_second", [speeds["true"]])
+            self.targets.expect(f"deterministic_{name}_of_any", ratio, ">=", 0.9)
+
+    def train(self):
+        """Test accuracy at the end, and how long it took."""
+        recipes = {
+            "original": (91.5, 600, (128, 182)),
+            "short": (91, 120, (512, 80, "--learning_rate", 0.3, "--cosine", "--warmup_steps", 300, "--weight_decay",
+                                5e-4)),
+        }
+        for name, (wanted, seconds, flags) in recipes.items():
+            begin = time.monotonic()
+            text = self.resnet(*((2, 1) if self.tiny else flags), "--fast")[0]
+            took = time.monotonic() - begin
+            accuracy = [float(row["val_acc"].rstrip("%")) for row in Epochs(text).rows if "val_acc" in row]
+            if not accuracy:
+                fail(f"no test accuracy in what was printed:\n{text[-2000:]}")
+            print(f"train: {name}: {accuracy[-1]}% (best {max(accuracy)}%) after {took:.0f} s", flush=True)
+            if self.keep:
+                (self.keep / f"train-{name}.txt").write_text(text)
+            self.targets.record(f"train_{name}_accuracy", accuracy)
+            self.targets.record(f"train_{name}_seconds", [took])
+            self.targets.expect(f"train_{name}_test_accuracy", accuracy[-1], ">=", wanted)
+            self.targets.expect(f"train_{name}_time", took, "<=", seconds)
 
     def peak_while(self, program):
         """The most memory in use on the GPU while the program runs, above what was in use before."""
@@ -367,17 +423,19 @@ class Bench:
 
 
 SECTIONS = {"resnet128": Bench.resnet128, "resnet1024": Bench.resnet1024, "resnet_f32": Bench.resnet_f32,
-            "gpt": Bench.gpt_speed, "ranks": Bench.ranks, "allreduce": Bench.allreduce, "memory": Bench.memory,
-            "syncs": Bench.syncs}
+            "gpt": Bench.gpt_speed, "ranks": Bench.ranks, "allreduce": Bench.allreduce, "deterministic": Bench.deterministic,
+            "memory": Bench.memory, "syncs": Bench.syncs, "train": Bench.train}
+DEFAULT = [name for name in SECTIONS if name != "train"]  # which takes minutes
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(SECTIONS), help="sections, with commas between them")
+    parser.add_argument("--only", default=",".join(DEFAULT), help="sections, with commas between them")
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "bin", help="folder of the programs")
     parser.add_argument("--python", default=sys.executable, help="a Python with torch for CUDA, for the peers")
     parser.add_argument("--nccl", type=pathlib.Path, help="libnccl.so.2 of 2.30 or newer: ranks that share a GPU")
     parser.add_argument("--seconds", type=float, default=8, help="that a peer is measured")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for what the programs of section train print")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     arguments = parser.parse_args()

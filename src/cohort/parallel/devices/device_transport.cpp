@@ -1,6 +1,7 @@
 #include "cohort/parallel/devices/device_transport.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -30,6 +31,7 @@ constexpr std::pair<DeviceTransport, std::string_view> kTransports[] = {
 std::string to_text(const DeviceCard& card) {
   return nlohmann::json{{"wanted", to_string(card.wanted)},
                         {"host", card.host},
+                        {"process", card.process},
                         {"gpu", card.gpu},
                         {"nccl", card.nccl},
                         {"nccl_problem", card.nccl_problem},
@@ -43,6 +45,7 @@ DeviceCard card_of(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
   return {.wanted = parse_device_transport(json.at("wanted")),
           .host = json.at("host"),
+          .process = json.at("process"),
           .gpu = json.at("gpu"),
           .nccl = json.at("nccl"),
           .nccl_problem = json.at("nccl_problem"),
@@ -58,7 +61,10 @@ std::array<std::byte, 16> gpu_of(torch::Device device) {
 }
 
 DeviceCard own_card(torch::Device device, DeviceTransport wanted, bool changes) {
-  DeviceCard card{.wanted = wanted, .host = transport::host_identity(), .changes = changes};
+  DeviceCard card{.wanted = wanted,
+                  .host = transport::host_identity(),
+                  .process = std::to_string(::getpid()),
+                  .changes = changes};
   card.nccl = collective::nccl::version(&card.nccl_problem);
   card.nccl_shares_gpus = !card.nccl.empty() && collective::nccl::may_share_gpu();
   for (const std::byte byte : gpu_of(device))
@@ -88,6 +94,7 @@ std::string why_not_nccl(const std::vector<DeviceCard>& cards) {
   for (std::size_t rank = 1; rank < cards.size(); ++rank)
     if (cards[rank].nccl != cards[0].nccl)
       return fmt::format("rank {} has NCCL {}, rank 0 {}", rank, cards[rank].nccl, cards[0].nccl);
+  if (shares_a_gpu_in_a_process(cards)) return "replicas of one process share a GPU";
   const bool may_share = std::all_of(cards.begin(), cards.end(),
                                      [](const DeviceCard& card) { return card.nccl_shares_gpus; });
   if (shares_a_gpu(cards) && !may_share)
@@ -98,10 +105,20 @@ std::string why_not_nccl(const std::vector<DeviceCard>& cards) {
   return {};
 }
 
+// The driver may put the streams of a process on one GPU behind each other, also behind one that
+// waits for what the other would do.
+bool shares_a_gpu_in_a_process(const std::vector<DeviceCard>& cards) {
+  std::set<std::string> gpus;
+  for (const DeviceCard& card : cards)
+    if (!gpus.insert(card.host + " " + card.process + " " + card.gpu).second) return true;
+  return false;
+}
+
 std::string why_not_ipc(const std::vector<DeviceCard>& cards) {
   for (std::size_t rank = 1; rank < cards.size(); ++rank)
     if (cards[rank].host != cards[0].host)
       return fmt::format("rank {} is on another host than rank 0", rank);
+  if (shares_a_gpu_in_a_process(cards)) return "replicas of one process share a GPU";
   return first_problem(cards, &DeviceCard::ipc_problem);
 }
 

@@ -26,6 +26,7 @@ std::string_view to_string(DeviceTransport transport);
 struct DeviceCard {
   DeviceTransport wanted = DeviceTransport::automatic;
   std::string host;          // equal for ranks of one host
+  std::string process;       // equal for ranks that are threads of one process
   std::string gpu;           // equal for ranks that share a GPU
   std::string nccl;          // its version; empty: there is none
   std::string nccl_problem;  // why it cannot be used here; empty: it can

@@ -13,8 +13,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::vector<DeviceCard> two_ranks() {
-  const DeviceCard card{.host = "a", .gpu = "0", .nccl = "2.28.9"};
+  const DeviceCard card{.host = "a", .process = "1", .gpu = "0", .nccl = "2.28.9"};
   std::vector<DeviceCard> cards{card, card};
+  cards[1].process = "2";
   cards[1].gpu = "1";
   return cards;
 }
@@ -65,6 +66,16 @@ TEST(DeviceTransport, SharedGpusGoOverNcclOnlyWhereItTakesThem) {
                     HasSubstr("NCCL_MULTI_RANK_GPU_ENABLE")));
   for (DeviceCard& card : cards) card.nccl_shares_gpus = true;
   EXPECT_EQ(choose_device_transport(cards).transport, DeviceTransport::nccl);
+}
+
+TEST(DeviceTransport, ReplicasOfOneProcessOnOneGpuGoThroughTheHost) {
+  auto cards = two_ranks();
+  cards[1].gpu = "0";
+  cards[1].process = "1";
+  for (DeviceCard& card : cards) card.nccl_shares_gpus = true;
+  const DeviceChoice choice = choose_device_transport(cards);
+  EXPECT_EQ(choice.transport, DeviceTransport::host);
+  EXPECT_THAT(choice.reason, HasSubstr("replicas of one process share a GPU"));
 }
 
 TEST(DeviceTransport, WhatIsAskedForAndCannotBeIsRefusedByName) {

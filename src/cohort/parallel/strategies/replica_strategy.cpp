@@ -51,6 +51,15 @@ void ReplicaStrategy::run(const std::function<void(const Replica&)>& body) {
   met_ = true;
 }
 
+void ReplicaStrategy::leave(Deadline deadline) {
+  if (!met_ || !parts_.devices.front().is_cuda()) return;
+  run([&](const Replica& replica) {
+    if (replica.group->device() == nullptr) return;
+    torch::cuda::synchronize(replica.device.index());
+    replica.group->barrier({deadline});
+  });
+}
+
 std::vector<torch::Device> agree_on_devices(const std::string& strategy,
                                             const StrategySetup& setup) {
   const bool cuda = setup.flags.wants_cuda();

@@ -28,6 +28,8 @@ class ReplicaStrategy final : public Strategy {
   bool resumes() const override { return parts_.world->session->role().resume; }
   int local_replicas() const override { return static_cast<int>(parts_.devices.size()); }
   void run(const std::function<void(const Replica&)>& body) override;
+  // A device group goes when all ranks' GPUs are past its last call.
+  void leave(Deadline deadline) override;
 
  private:
   Parts parts_;
