@@ -1,25 +1,46 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <string>
 
 #include "cohort/base/deadline.h"
 #include "cohort/collective/device/device_arithmetic.h"
 #include "cohort/collective/device/device_group.h"
 #include "cohort/collective/group.h"
 
-// Collectives on the memory of GPUs between processes of one host, through memory that one process
-// has and the others open (CUDA IPC). Several processes may share a GPU. Steps and bytes:
-// docs/algorithms.md.
+// Collectives on the memory of GPUs of one host, through memory that one process has and the others
+// open (CUDA IPC). Several processes may share a GPU. Ranks may also be threads of a process; they
+// should have a GPU each then, as the driver may put the streams of one context behind each other.
+// Steps and bytes: docs/algorithms.md.
+//
+// The host waits for nothing, also not for peers. So a result counts only when the stream is past
+// the call and check() has not thrown since: a call that another rank has ended delivers anything.
+// What a peer's death is known by: check() and every call look at the peers' processes. A stream
+// that waits for a dead peer goes on when this rank's check() has thrown, or abort() was called.
+// There is no deadline: a peer that lives and does not call is waited for until abort().
+// Calls that differ are noticed by the rank that comes later; check() then throws on all.
+//
+// Captured calls count once, when they are captured. All ranks replay the same graphs in the same
+// order, and a program puts a replay and calls beside it in order itself.
 namespace cohort::collective::ipc {
+
+struct Options {
+  // Of each of the two parts of a rank's staging memory; all ranks the same. At least 64 a rank.
+  std::size_t slot_bytes = std::size_t{8} << 20;
+  // Ranks with equal identity can open each other's memory. Empty: this host's (transport/host.h).
+  std::string host_identity = {};
+};
 
 // Why this process cannot take part in such a group; empty: it can.
 std::string problem();
 
-// A group of the ranks of `group`: processes of one host, a rank each, whose current CUDA device is
-// theirs. Collective. `arithmetic` serves all_reduce and reduce_scatter. `group` must outlive it.
-// Throws InvalidInput where several hosts or several ranks of one process are in `group`, Error
-// where memory cannot be had or opened; what the group throws.
+// A group of the ranks of `group`, of which each calls it in a thread whose current CUDA device is
+// its own. Collective. `arithmetic` serves all_reduce and reduce_scatter. It keeps nothing of
+// `group`. Throws the same on every rank, with all ranks' problems: InvalidInput where they are on
+// several hosts or differ in options, Error where a driver is missing or memory cannot be had or
+// opened; and what the group throws.
 std::unique_ptr<DeviceGroup> form(Group& group, std::shared_ptr<DeviceArithmetic> arithmetic,
-                                  Deadline deadline);
+                                  Deadline deadline, const Options& options = {});
 
 }  // namespace cohort::collective::ipc

@@ -1,0 +1,114 @@
+#include "cohort/collective/ipc/ipc_group.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+
+#include "cohort/base/deadline.h"
+#include "cohort/base/error.h"
+#include "cohort/collective/arguments.h"
+
+namespace cohort::collective::ipc {
+
+namespace {
+
+// How long a destructor waits for this process' own streams, which nothing holds up then.
+constexpr std::chrono::seconds kOwnStreams{2};
+
+}  // namespace
+
+IpcGroup::IpcGroup(std::unique_ptr<Endpoint> endpoint, std::shared_ptr<DeviceArithmetic> arithmetic)
+    : endpoint_(std::move(endpoint)),
+      arithmetic_(std::move(arithmetic)),
+      log_(endpoint_->shared_block(), rank(), size()) {}
+
+IpcGroup::~IpcGroup() {
+  endpoint_->block().state(rank()).left = 1;
+  if (!endpoint_->is_idle()) {
+    fail({.kind = FailureKind::left,
+          .culprit = rank(),
+          .text = fmt::format("rank {} has left the group on GPUs during a call", rank()),
+          .during = {}});
+    endpoint_->await_idle(Deadline::after(kOwnStreams));
+  }
+  Endpoint::retire(std::move(endpoint_));
+}
+
+void IpcGroup::fail(const Failure& failure) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  failure_ = failure;
+  endpoint_->block().failure().write(failure);
+  endpoint_->end_waits();
+}
+
+void IpcGroup::abort(const std::string& reason) noexcept {
+  fail({.kind = FailureKind::aborted,
+        .culprit = rank(),
+        .text = fmt::format("rank {} ended the calls on GPUs: {}", rank(), reason),
+        .during = {}});
+}
+
+std::optional<Failure> IpcGroup::find_failure() {
+  const SharedBlock& block = endpoint_->block();
+  if (block.failure().present()) return block.failure().read();
+  if (auto difference = log_.difference()) return difference;
+  const std::uint64_t own = block.state(rank()).calls;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const bool left = block.state(peer).left != 0;
+    if (left && block.state(peer).calls < own)
+      return Failure{.kind = FailureKind::left,
+                     .culprit = peer,
+                     .text = fmt::format("rank {} has left the group on GPUs", peer),
+                     .during = {}};
+    if (!left && endpoint_->is_dead(peer))
+      return Failure{.kind = FailureKind::died,
+                     .culprit = peer,
+                     .text = fmt::format("the process of rank {} died", peer),
+                     .during = {}};
+  }
+  return std::nullopt;
+}
+
+void IpcGroup::check() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) failure_->raise();
+  }
+  if (const auto found = find_failure()) {
+    fail(*found);
+    const std::lock_guard lock(mutex_);
+    failure_->raise();
+  }
+}
+
+void IpcGroup::run(Call call, DeviceStream stream, const std::function<void()>& body) {
+  check_arguments(call, rank(), size());
+  log_.add(call);
+  check();
+  try {
+    endpoint_->enter(stream);
+    body();
+    endpoint_->leave(stream);
+  } catch (const std::exception& error) {
+    fail({.kind = FailureKind::aborted,
+          .culprit = rank(),
+          .text = fmt::format("{} on a GPU broke off at rank {}: {}", to_string(call.kind), rank(),
+                              error.what()),
+          .during = describe(call)});
+    throw;
+  }
+}
+
+void IpcGroup::copy(Address to, Address from, std::size_t bytes, DeviceStream stream) const {
+  endpoint_->driver().copy(to, from, bytes, stream);
+}
+
+std::vector<int> IpcGroup::peers() const {
+  std::vector<int> peers;
+  for (int step = 1; step < size(); ++step) peers.push_back((rank() + step) % size());
+  return peers;
+}
+
+}  // namespace cohort::collective::ipc

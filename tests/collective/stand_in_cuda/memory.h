@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Memory "on a GPU" of the stand-in: memory files, which other processes open through /proc and
+// which go with their last process, also one that is killed.
+namespace stand_in {
+
+struct Handle {
+  std::int32_t magic;
+  std::int32_t pid;
+  std::int32_t fd;
+  std::int32_t unused;
+  std::uint64_t bytes;
+  char rest[40];
+};
+static_assert(sizeof(Handle) == 64);
+
+std::uint64_t allocate(std::size_t bytes);  // 0: none
+bool free(std::uint64_t memory);
+bool handle_of(std::uint64_t memory, Handle& handle);
+std::uint64_t open(const Handle& handle);  // 0: not to be had
+bool close(std::uint64_t memory);
+// What is allocated or opened and not given back.
+int mappings();
+
+}  // namespace stand_in

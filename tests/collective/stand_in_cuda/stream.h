@@ -1,0 +1,68 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+// Streams of the stand-in for NVIDIA's driver: a thread each, which does one thing after the other.
+namespace stand_in {
+
+using Work = std::function<void()>;
+
+// What streams have been given since a capture began, as one list in the order of the calls.
+struct Capture {
+  std::uint64_t id = 0;
+  std::vector<Work> work;
+};
+
+// A point in a stream's work. Shared by the event, the stream and those that wait for it.
+struct Point {
+  std::mutex mutex;
+  std::condition_variable reached;
+  bool done = false;
+  std::shared_ptr<Capture> capture;  // recorded in it; then never done
+};
+
+struct Event {
+  std::mutex mutex;
+  std::shared_ptr<Point> last;
+};
+
+// Threads: thread-safe. Lives until its work is done: `destroy` lets it end.
+class Stream {
+ public:
+  static Stream* create(int device);
+  void destroy();
+  int device() const { return device_; }
+
+  void put(Work work);  // does it later, or writes it into the capture that is under way
+  void put_all(const std::vector<Work>& work);
+  bool idle();
+
+  std::shared_ptr<Capture> capture();
+  void set_capture(std::shared_ptr<Capture> capture);
+
+ private:
+  explicit Stream(int device) : device_(device) {}
+  void run();
+
+  const int device_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Work> work_;
+  bool busy_ = false;
+  bool ends_ = false;
+  std::shared_ptr<Capture> capture_;
+};
+
+// Waits until the streams of a device have nothing to do, as the driver does before it frees memory.
+void await_idle(int device);
+// Every stream that takes part in it leaves it.
+void end_capture(const std::shared_ptr<Capture>& capture);
+
+}  // namespace stand_in
