@@ -88,6 +88,15 @@ bool shares_a_gpu(const std::vector<DeviceCard>& cards) {
   return false;
 }
 
+// The driver may put the streams of a process on one GPU behind each other, also behind one that
+// waits for what the other would do.
+bool shares_a_gpu_in_a_process(const std::vector<DeviceCard>& cards) {
+  std::set<std::string> gpus;
+  for (const DeviceCard& card : cards)
+    if (!gpus.insert(card.host + " " + card.process + " " + card.gpu).second) return true;
+  return false;
+}
+
 std::string why_not_nccl(const std::vector<DeviceCard>& cards) {
   if (std::string problem = first_problem(cards, &DeviceCard::nccl_problem); !problem.empty())
     return problem;
@@ -103,15 +112,6 @@ std::string why_not_nccl(const std::vector<DeviceCard>& cards) {
         "NCCL_MULTI_RANK_GPU_ENABLE=1 does not)",
         cards[0].nccl);
   return {};
-}
-
-// The driver may put the streams of a process on one GPU behind each other, also behind one that
-// waits for what the other would do.
-bool shares_a_gpu_in_a_process(const std::vector<DeviceCard>& cards) {
-  std::set<std::string> gpus;
-  for (const DeviceCard& card : cards)
-    if (!gpus.insert(card.host + " " + card.process + " " + card.gpu).second) return true;
-  return false;
 }
 
 std::string why_not_ipc(const std::vector<DeviceCard>& cards) {
