@@ -180,7 +180,7 @@ TEST(Ipc, AbortLetsStreamsGoOnAndLaterCallsThrow) {
     rank.gpu.begin_capture(rank.streams[0]);
     captured.put(*rank.group, rank.streams);
     void* graph = rank.gpu.end_capture(rank.streams[0]);
-    Script script(rank.gpu, host.rank(), 3, random_calls(3, 2, 50, 3000, 2), 2);
+    Script script(rank.gpu, host.rank(), 3, random_calls(3, 2, 50, 3000, 1), 2);
     host.barrier();
     if (host.rank() != 0) {  // which never calls
       script.put(*rank.group, rank.streams);
@@ -190,7 +190,6 @@ TEST(Ipc, AbortLetsStreamsGoOnAndLaterCallsThrow) {
     host.barrier();
     rank.group->abort("the data set is gone");
     EXPECT_TRUE(rank.gpu.wait(rank.streams[0], soon()));
-    EXPECT_TRUE(rank.gpu.wait(rank.streams[1], soon()));
     // What is put on a stream later, by a graph, does not stop either.
     rank.gpu.launch(graph, rank.streams[0]);
     EXPECT_TRUE(rank.gpu.wait(rank.streams[0], soon()));

@@ -8,6 +8,8 @@
 
 #include <atomic>
 #include <cstring>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "memory.h"
@@ -43,12 +45,22 @@ Context* context_of(int device) {
   return all + device;
 }
 
-thread_local std::vector<Context*> current;  // the last one counts
-thread_local std::string fails;              // the call that is to fail
+// What the driver keeps of a thread. Not thread_local: ThreadSanitizer takes the end of such a variable
+// in a library that was loaded late for a race.
+struct OfThread {
+  std::vector<Context*> current;  // the last one counts
+  std::string fails;              // the call that is to fail
+};
+OfThread& of_thread() {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& all = *new std::map<pid_t, OfThread>;
+  const std::lock_guard lock(mutex);
+  return all[::gettid()];
+}
 
 Stream* stream_of(void* handle) {
   if (handle != nullptr) return static_cast<Stream*>(handle);
-  return current.empty() ? nullptr : current.back()->null_stream;
+  return of_thread().current.empty() ? nullptr : of_thread().current.back()->null_stream;
 }
 
 struct MemOp {
@@ -60,13 +72,25 @@ struct MemOp {
   std::uint64_t unused;
 };
 
-void await_word(Address address, std::uint32_t bits) {
+constexpr std::uint32_t kEnded = 3;  // what Cohort writes into words to end waits
+
+void await_word(Stream& stream, Address address, std::uint32_t bits) {
   auto* word = reinterpret_cast<std::atomic<std::uint32_t>*>(address);
-  for (int look = 0; (word->load() & bits) == 0; ++look)
+  std::uint32_t value = 0;
+  for (int look = 0; ((value = word->load()) & bits) == 0; ++look)
     if (look < 200)
       ::sched_yield();
     else
       ::usleep(20);
+  if (value == kEnded) stream.races = true;
+}
+
+// What ThreadSanitizer does not see.
+__attribute__((no_sanitize("thread"))) void copy_unseen(Address to, Address from,
+                                                        std::size_t bytes) {
+  auto* target = reinterpret_cast<volatile char*>(to);
+  const auto* source = reinterpret_cast<const volatile char*>(from);
+  for (std::size_t i = 0; i < bytes; ++i) target[i] = source[i];
 }
 
 struct Graph {
@@ -77,10 +101,10 @@ struct Graph {
 
 #define STAND_IN extern "C" __attribute__((visibility("default")))
 #define FAIL_IF_ASKED(call) \
-  if (fails == (call)) return kUnknown
+  if (of_thread().fails == (call)) return kUnknown
 
 // For tests: the named call of this thread fails from now on; "" none.
-STAND_IN void cohort_stand_in_cuda_fail(const char* call) { fails = call; }
+STAND_IN void cohort_stand_in_cuda_fail(const char* call) { of_thread().fails = call; }
 STAND_IN int cohort_stand_in_cuda_mappings() { return mappings(); }
 
 STAND_IN Result cuInit(unsigned) { return kSuccess; }
@@ -123,43 +147,44 @@ STAND_IN Result cuDevicePrimaryCtxRetain(void** context, int device) {
   return kSuccess;
 }
 STAND_IN Result cuCtxGetCurrent(void** context) {
-  *context = current.empty() ? nullptr : current.back();
+  *context = of_thread().current.empty() ? nullptr : of_thread().current.back();
   return kSuccess;
 }
 STAND_IN Result cuCtxSetCurrent(void* context) {
-  if (!current.empty()) current.pop_back();
-  if (context != nullptr) current.push_back(static_cast<Context*>(context));
+  if (!of_thread().current.empty()) of_thread().current.pop_back();
+  if (context != nullptr) of_thread().current.push_back(static_cast<Context*>(context));
   return kSuccess;
 }
 STAND_IN Result cuCtxPushCurrent_v2(void* context) {
-  current.push_back(static_cast<Context*>(context));
+  of_thread().current.push_back(static_cast<Context*>(context));
   return kSuccess;
 }
 STAND_IN Result cuCtxPopCurrent_v2(void** context) {
-  if (current.empty()) return kInvalidContext;
-  *context = current.back();
-  current.pop_back();
+  if (of_thread().current.empty()) return kInvalidContext;
+  *context = of_thread().current.back();
+  of_thread().current.pop_back();
   return kSuccess;
 }
 STAND_IN Result cuCtxGetDevice(int* device) {
-  if (current.empty()) return kInvalidContext;
-  *device = current.back()->device;
+  if (of_thread().current.empty()) return kInvalidContext;
+  *device = of_thread().current.back()->device;
   return kSuccess;
 }
 STAND_IN Result cuCtxEnablePeerAccess(void* peer, unsigned) {
   FAIL_IF_ASKED("cuCtxEnablePeerAccess");
-  return current.empty() || peer == current.back() ? kInvalidContext : kSuccess;
+  return of_thread().current.empty() || peer == of_thread().current.back() ? kInvalidContext
+                                                                           : kSuccess;
 }
 
 STAND_IN Result cuMemAlloc_v2(Address* memory, std::size_t bytes) {
   FAIL_IF_ASKED("cuMemAlloc");
-  if (current.empty()) return kInvalidContext;
+  if (of_thread().current.empty()) return kInvalidContext;
   *memory = allocate(bytes);
   return *memory != 0 ? kSuccess : kOutOfMemory;
 }
 STAND_IN Result cuMemFree_v2(Address memory) {
-  if (current.empty()) return kInvalidContext;
-  await_idle(current.back()->device);
+  if (of_thread().current.empty()) return kInvalidContext;
+  await_idle(of_thread().current.back()->device);
   return stand_in::free(memory) ? kSuccess : kInvalidValue;
 }
 STAND_IN Result cuMemAllocHost_v2(void** memory, std::size_t bytes) {
@@ -193,8 +218,8 @@ STAND_IN Result cuMemHostGetDevicePointer_v2(Address* address, void* memory, uns
 STAND_IN Result cuMemHostUnregister(void*) { return kSuccess; }
 
 STAND_IN Result cuStreamCreate(void** stream, unsigned) {
-  if (current.empty()) return kInvalidContext;
-  *stream = Stream::create(current.back()->device);
+  if (of_thread().current.empty()) return kInvalidContext;
+  *stream = Stream::create(of_thread().current.back()->device);
   return kSuccess;
 }
 STAND_IN Result cuStreamDestroy_v2(void* stream) {
@@ -205,7 +230,12 @@ STAND_IN Result cuMemcpyAsync(Address to, Address from, std::size_t bytes, void*
   FAIL_IF_ASKED("cuMemcpyAsync");
   Stream* const on = stream_of(stream);
   if (on == nullptr) return kInvalidContext;
-  on->put([=] { std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });
+  on->put([=] {
+    if (on->races)
+      copy_unseen(to, from, bytes);
+    else
+      std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
+  });
   return kSuccess;
 }
 STAND_IN Result cuStreamBatchMemOp_v2(void* stream, unsigned count, const MemOp* operations,
@@ -217,7 +247,7 @@ STAND_IN Result cuStreamBatchMemOp_v2(void* stream, unsigned count, const MemOp*
     const MemOp operation = operations[i];
     const auto value = static_cast<std::uint32_t>(operation.value);
     if (operation.operation == 1 && operation.flags == 2)
-      on->put([=] { await_word(operation.address, value); });
+      on->put([=] { await_word(*on, operation.address, value); });
     else if (operation.operation == 2 && operation.flags == 0)
       on->put([=] { *reinterpret_cast<std::atomic<std::uint32_t>*>(operation.address) = value; });
     else
@@ -253,7 +283,7 @@ STAND_IN Result cuEventRecord(void* handle, void* stream) {
   return kSuccess;
 }
 STAND_IN Result cuEventQuery(void* handle) {
-  if (current.empty()) return kInvalidContext;
+  if (of_thread().current.empty()) return kInvalidContext;
   auto& event = *static_cast<Event*>(handle);
   const std::lock_guard lock(event.mutex);
   if (!event.last) return kSuccess;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -43,6 +44,9 @@ class Stream {
   void put(Work work);  // does it later, or writes it into the capture that is under way
   void put_all(const std::vector<Work>& work);
   bool idle();
+
+  // A wait of it was ended by force: from then on it may race with streams of peers.
+  std::atomic<bool> races = false;
 
   std::shared_ptr<Capture> capture();
   void set_capture(std::shared_ptr<Capture> capture);

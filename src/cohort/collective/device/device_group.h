@@ -20,7 +20,7 @@ using DeviceStream = void*;
 // all_reduce and reduce_scatter moves bytes and has no order of addition; those two add in the order
 // that the backend likes.
 //
-// Threads: one at a time; ranks make the same calls in the same order.
+// Threads: one at a time, but abort() from any; ranks make the same calls in the same order.
 // Failure: PeerError, TimeoutError and ProtocolError as Group's; after one of them every call throws.
 // What breaks while the GPU works is thrown by check(), or by a later call. The destructor does not
 // throw, and ends what is under way.
