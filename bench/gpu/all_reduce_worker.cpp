@@ -2,14 +2,13 @@
 // usage: gpu_bench_worker BYTES SECONDS [any-order] [--device cuda ...]
 //   any-order: the device group's own all_reduce instead of the one in the tree's order.
 #include <cohort/cohort.h>
-
-#include "cohort/collective/device/device_group.h"
-#include "cohort/parallel/cuda/device_streams.h"
-
 #include <fmt/core.h>
 
 #include <chrono>
 #include <cmath>
+
+#include "cohort/collective/device/device_group.h"
+#include "cohort/parallel/cuda/device_streams.h"
 
 namespace {
 
@@ -40,11 +39,10 @@ int measure(int argc, char** argv) {
     throw cohort::InvalidInput("this job's GPUs have no device group");
   const auto once = [&] {
     if (any_order && cuda)
-      group.device()->all_reduce(tensor.data_ptr(), tensor.data_ptr(),
-                                 static_cast<std::size_t>(tensor.numel()),
-                                 cohort::collective::DataType::f32,
-                                 cohort::collective::ReduceOp::sum,
-                                 cohort::parallel::current_stream(device));
+      group.device()->all_reduce(
+          tensor.data_ptr(), tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
+          cohort::collective::DataType::f32, cohort::collective::ReduceOp::sum,
+          cohort::parallel::current_stream(device));
     else
       cohort::all_reduce_(context, tensor);
   };

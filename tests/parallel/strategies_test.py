@@ -123,15 +123,15 @@ class Strategies(LauncherTest):
 
     @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
     def test_over_mpi_with_the_same_bits(self):
-        results = {name: self.mpirun(3, f"--transport={name}") for name in ("native", "mpi")}
+        results = {name: self.mpirun(3, f"--transport={name}") for name in ("auto", "mpi")}
         if "built without MPI" in results["mpi"].stderr:
             self.skipTest("this build has no MPI")
         bits = {}
         for name, result in results.items():
             self.assertEqual(result.returncode, 0, result.stderr)
             (over, bits[name]), = self.expect_replicas(result.stdout, 3)
-            self.assertEqual(over, {"native": "shm", "mpi": "mpi"}[name])
-        self.assertEqual(bits["mpi"], bits["native"])
+            self.assertEqual(over, {"auto": "shm", "mpi": "mpi"}[name])
+        self.assertEqual(bits["mpi"], bits["auto"])
 
     @unittest.skipUnless(shutil.which("mpirun"), "no mpirun here")
     def test_an_error_under_mpirun_ends_all(self):

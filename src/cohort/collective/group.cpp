@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "cohort/base/log/log.h"
@@ -46,7 +47,9 @@ struct Group::State {
   std::shared_ptr<Backend> backend;
   std::chrono::milliseconds timeout;
 
-  std::unique_ptr<DeviceGroup> device;
+  std::mutex device_mutex;
+  std::unique_ptr<DeviceGroup> device;  // set once, before others use it
+  std::optional<std::string> broken;    // why, where the group broke
 
   std::mutex mutex;  // held while a collective runs
   std::uint64_t sequence = 0;
@@ -64,6 +67,7 @@ struct Group::State {
   // Fills in what "in place" means for this call.
   void normalise(Call& call) const;
   void execute(const Call& call, Deadline deadline);
+  void end_device(const std::string& reason) noexcept;
   void run_now(Call call, Deadline deadline);
   void run(Call call, const std::optional<Deadline>& given);
 
@@ -129,11 +133,17 @@ void Group::State::normalise(Call& call) const {
   call.in = static_cast<std::byte*>(call.out) + before * element;
 }
 
+void Group::State::end_device(const std::string& reason) noexcept {
+  const std::lock_guard lock(device_mutex);
+  if (!broken) broken = reason;
+  if (device) device->abort(reason);
+}
+
 void Group::State::execute(const Call& call, Deadline when) {
   try {
     backend->execute(call, when);
   } catch (const std::exception& error) {
-    if (device) device->abort(error.what());
+    end_device(error.what());
     throw;
   }
 }
@@ -194,9 +204,9 @@ Group::~Group() {
   // Calls under way use memory that the caller is about to lose.
   if (state_->has_work_under_way())
     state_->backend->abort("it was destroyed with asynchronous calls under way");
-  state_->device.reset();
   state_->backend->leave();
   state_->collectives.join();  // its jobs use this object
+  state_->device.reset();
 }
 
 int Group::rank() const { return state_->backend->rank(); }
@@ -381,12 +391,16 @@ std::unique_ptr<Group> Group::split(int color, CallOptions options) {
   return subgroup(members, until);
 }
 
-void Group::use_device(std::unique_ptr<DeviceGroup> device) { state_->device = std::move(device); }
+void Group::use_device(std::unique_ptr<DeviceGroup> device) {
+  const std::lock_guard lock(state_->device_mutex);
+  state_->device = std::move(device);
+  if (state_->broken) state_->device->abort(*state_->broken);
+}
 DeviceGroup* Group::device() const { return state_->device.get(); }
 
 void Group::abort(const std::string& reason) noexcept {
   state_->backend->abort(reason);
-  if (state_->device) state_->device->abort(reason);
+  state_->end_device(reason);
 }
 
 }  // namespace cohort::collective

@@ -132,9 +132,10 @@ Finding check_torch(const nlohmann::json& torch) {
     return {"LibTorch", Level::wrong, fmt::format("{} does not run", torch_probe().string()), kFix};
   if (!torch.value("works", false))
     return {"LibTorch", Level::note, torch.value("error", "it does not work"), kFix};
-  return {.subject = "LibTorch",
-          .text = fmt::format("{}, {} threads, CUDA {}", torch.value("version", "?"),
-                              torch.value("threads", 0), torch.value("cuda", false) ? "yes" : "no")};
+  return {
+      .subject = "LibTorch",
+      .text = fmt::format("{}, {} threads, CUDA {}", torch.value("version", "?"),
+                          torch.value("threads", 0), torch.value("cuda", false) ? "yes" : "no")};
 }
 
 Finding check_mpi() {

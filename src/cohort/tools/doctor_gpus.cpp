@@ -20,12 +20,12 @@ Finding check_gpus() {
   }
   std::vector<std::string> gpus;
   for (const auto& device : driver->devices())
-    gpus.push_back(fmt::format("{} ({:.0f} GB)", device.name,
-                               static_cast<double>(device.memory) / 1e9));
+    gpus.push_back(
+        fmt::format("{} ({:.0f} GB)", device.name, static_cast<double>(device.memory) / 1e9));
   const int version = driver->version();
   return {.subject = "GPUs",
-          .text = fmt::format("{}: {}; the driver serves CUDA {}.{}", gpus.size(),
-                              join(gpus, ", "), version / 1000, version % 1000 / 10)};
+          .text = fmt::format("{}: {}; the driver serves CUDA {}.{}", gpus.size(), join(gpus, ", "),
+                              version / 1000, version % 1000 / 10)};
 }
 
 Finding check_device_transport(const std::string& nccl) {

@@ -133,7 +133,8 @@ TEST(ReadLater, WeightsThatBeginInTheMiddleAreRefused) {
     if (++calls <= 4) return Loss{.mean = loss};
     return Loss{.mean = loss, .weight = 3.0};
   };
-  EXPECT_THAT(message_of<Error>([&] { run(4); }), HasSubstr("have other weights than those before it"));
+  EXPECT_THAT(message_of<Error>([&] { run(4); }),
+              HasSubstr("have other weights than those before it"));
 }
 
 TEST(ReadLater, TheNumberOfStepsMustBePossible) {

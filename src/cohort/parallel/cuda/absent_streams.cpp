@@ -8,9 +8,10 @@ namespace cohort::parallel {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw InvalidInput("this build of Cohort has no CUDA",
-                     {.advice = "Build it with a LibTorch for CUDA (a torch package of PyPI), beside "
-                                "which cuda_runtime_api.h and libcudart are found."});
+  throw InvalidInput(
+      "this build of Cohort has no CUDA",
+      {.advice = "Build it with a LibTorch for CUDA (a torch package of PyPI), beside "
+                 "which cuda_runtime_api.h and libcudart are found."});
 }
 
 }  // namespace

@@ -12,7 +12,8 @@ struct RecordedWork::State {
   at::cuda::CUDAGraph graph;
 };
 
-RecordedWork::RecordedWork(torch::Device device) : state_(new State{.device = device, .graph = {}}) {}
+RecordedWork::RecordedWork(torch::Device device)
+    : state_(new State{.device = device, .graph = {}}) {}
 
 RecordedWork::~RecordedWork() = default;
 

@@ -79,8 +79,12 @@ class TorchArithmetic final : public collective::DeviceArithmetic {
 
  private:
   torch::Tensor tensor(const void* data, std::size_t count, DataType dtype) const {
-    return torch::from_blob(const_cast<void*>(data), {static_cast<std::int64_t>(count)},
-                            torch::TensorOptions().dtype(scalar_type_of(dtype)).device(device_));
+    const std::int64_t size = static_cast<std::int64_t>(count);
+    // Its device is not asked for: memory of a peer's GPU is worked on from here.
+    return at::for_blob(const_cast<void*>(data), size)
+        .options(torch::TensorOptions().dtype(scalar_type_of(dtype)).device(device_))
+        .target_device(device_)
+        .make_tensor();
   }
   c10::cuda::CUDAStream stream_of(DeviceStream stream) const {
     return c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(stream), device_.index());

@@ -31,10 +31,9 @@ void all_reduce_on_device(collective::Group& group, const torch::Tensor& tensor,
     if (averages) values.div_(group.size());
     return;
   }
-  group.device()->all_reduce(values.data_ptr(), values.data_ptr(),
-                             static_cast<std::size_t>(values.numel()),
-                             data_type_of(values.scalar_type()), options.op,
-                             current_stream(values.device()));
+  group.device()->all_reduce(
+      values.data_ptr(), values.data_ptr(), static_cast<std::size_t>(values.numel()),
+      data_type_of(values.scalar_type()), options.op, current_stream(values.device()));
   if (options.post_scale != 1) values.mul_(options.post_scale);
 }
 

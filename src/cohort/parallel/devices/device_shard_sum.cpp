@@ -4,8 +4,8 @@
 
 #include "cohort/base/error.h"
 #include "cohort/parallel/cuda/device_streams.h"
-#include "cohort/parallel/element_types.h"
 #include "cohort/parallel/devices/tree_sum.h"
+#include "cohort/parallel/element_types.h"
 
 namespace cohort::parallel {
 
@@ -67,6 +67,11 @@ DeviceShardSum::DeviceShardSum(collective::DeviceGroup* device, int rank, int ra
   own_ = plans_[rank_];
 }
 
+bool DeviceShardSum::has_one_shard_each() const {
+  return std::all_of(plans_.begin(), plans_.end(),
+                     [](const ShardPlan& plan) { return plan.steps().size() == 1; });
+}
+
 bool DeviceShardSum::is_direct(torch::ScalarType type) const {
   if (any_order_) return true;
   const auto has_one = [](const ShardPlan& plan) { return plan.nodes().size() == 1; };
@@ -86,9 +91,8 @@ void DeviceShardSum::all_reduce(std::span<const torch::Tensor> partials,
   else if (partials[0].data_ptr() != values.data_ptr())
     values.copy_(partials[0]);
   device_->all_reduce(values.data_ptr(), values.data_ptr(),
-                      static_cast<std::size_t>(values.numel()),
-                      data_type_of(values.scalar_type()), collective::ReduceOp::sum,
-                      current_stream(values.device()));
+                      static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type()),
+                      collective::ReduceOp::sum, current_stream(values.device()));
   if (scale != 1) values.mul_(scale);
 }
 

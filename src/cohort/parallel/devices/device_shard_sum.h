@@ -31,6 +31,7 @@ class DeviceShardSum {
 
   // How this rank adds up its own shards before all_reduce().
   const collective::ShardPlan& plan() const { return own_; }
+  bool has_one_shard_each() const;  // every rank
 
   // partials[i]: one dimension, contiguous, the values of plan().nodes()[i]: of `result`'s type for a
   // single shard, of the accumulator's for a larger node. `result` may be one of them. Collective.

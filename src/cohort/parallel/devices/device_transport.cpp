@@ -7,6 +7,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <typeinfo>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
@@ -177,18 +178,17 @@ void use_devices(collective::Group& group, torch::Device device, DeviceTransport
   std::string name = "the host's memory";
   try {
     if (choice.transport == DeviceTransport::nccl)
-      group.use_device(collective::nccl::form(group, {.device = gpu_of(device), .problem = {}}, deadline));
+      group.use_device(
+          collective::nccl::form(group, {.device = gpu_of(device), .problem = {}}, deadline));
     if (choice.transport == DeviceTransport::ipc)
       group.use_device(collective::ipc::form(group, make_torch_arithmetic(device), deadline));
     if (group.device() != nullptr) name = group.device()->name();
-  } catch (const PeerError&) {
-    throw;
-  } catch (const TimeoutError&) {
-    throw;
-  } catch (const Error& error) {  // on every rank alike
-    if (wanted != DeviceTransport::automatic) throw;
-    choice.reason = fmt::format("{} could not be used: {}", to_string(choice.transport),
-                                error.message());
+  } catch (const Error& error) {
+    // These two are thrown on every rank alike; anything else is about this rank, or a peer's end.
+    const bool is_alike = typeid(error) == typeid(Error) || typeid(error) == typeid(InvalidInput);
+    if (!is_alike || wanted != DeviceTransport::automatic) throw;
+    choice.reason =
+        fmt::format("{} could not be used: {}", to_string(choice.transport), error.message());
   }
   if (group.rank() == 0)
     log::info("gradients on GPUs travel by {} ({}); --transport chooses", name, choice.reason);

@@ -53,17 +53,16 @@ TEST(DeviceTransport, IsTheHostWhereNothingElseCanBe) {
   cards[0].nccl = "2.27.3";
   const DeviceChoice choice = choose_device_transport(cards);
   EXPECT_EQ(choice.transport, DeviceTransport::host);
-  EXPECT_THAT(choice.reason, AllOf(HasSubstr("another host"), HasSubstr("2.28.9"),
-                                   HasSubstr("2.27.3")));
+  EXPECT_THAT(choice.reason,
+              AllOf(HasSubstr("another host"), HasSubstr("2.28.9"), HasSubstr("2.27.3")));
 }
 
 TEST(DeviceTransport, SharedGpusGoOverNcclOnlyWhereItTakesThem) {
   auto cards = two_ranks();
   cards[1].gpu = "0";
   for (DeviceCard& card : cards) card.wanted = DeviceTransport::nccl;
-  EXPECT_THAT(refusal_of(cards),
-              AllOf(HasSubstr("--transport is nccl"), HasSubstr("share a GPU"),
-                    HasSubstr("NCCL_MULTI_RANK_GPU_ENABLE")));
+  EXPECT_THAT(refusal_of(cards), AllOf(HasSubstr("--transport is nccl"), HasSubstr("share a GPU"),
+                                       HasSubstr("NCCL_MULTI_RANK_GPU_ENABLE")));
   for (DeviceCard& card : cards) card.nccl_shares_gpus = true;
   EXPECT_EQ(choose_device_transport(cards).transport, DeviceTransport::nccl);
 }

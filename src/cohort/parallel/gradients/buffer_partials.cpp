@@ -97,9 +97,10 @@ void BufferPartials::end_shard(double weight) {
   const torch::NoGradGuard no_grad;
   if (!floating_.empty()) {
     // No part at all for a shard of no weight: zero times an infinite buffer would not be zero.
-    torch::Tensor values = weight == 0 ? torch::zeros({floating_elements()},
-                                                 torch::TensorOptions().dtype(torch::kDouble).device(device_))
-                                       : floating_values().mul_(weight);
+    torch::Tensor values =
+        weight == 0 ? torch::zeros({floating_elements()},
+                                   torch::TensorOptions().dtype(torch::kDouble).device(device_))
+                    : floating_values().mul_(weight);
     add_floating(std::move(values));
   }
   if (!integer_.empty()) {
@@ -109,6 +110,12 @@ void BufferPartials::end_shard(double weight) {
   if (!boolean_.empty() && shards_done_ == 0) first_ = boolean_values();
   in_shard_ = false;
   ++shards_done_;
+}
+
+void BufferPartials::discard_step() {
+  in_shard_ = false;
+  shards_done_ = 0;
+  stack_.clear();
 }
 
 void BufferPartials::end_step() {

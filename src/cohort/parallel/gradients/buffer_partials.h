@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cohort/collective/reduction/shards.h"
-#include "cohort/parallel/tensors/named_tensors.h"
 #include "cohort/parallel/devices/tree_sum.h"
+#include "cohort/parallel/tensors/named_tensors.h"
 
 namespace cohort::parallel {
 
@@ -28,6 +28,7 @@ class BufferPartials {
   bool empty() const { return floating_.empty() && integer_.empty() && boolean_.empty(); }
   void begin_shard();
   void end_shard(double weight);
+  void discard_step();  // gives up what was begun since the last end_step()
   void end_step();  // after the last own shard; the values below count until the next begin_shard
 
   // Floating-point buffers one after the other, as f64 whatever their type, so that a value on

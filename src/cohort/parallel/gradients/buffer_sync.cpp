@@ -5,8 +5,8 @@
 #include "cohort/collective/device/device_group.h"
 #include "cohort/collective/shard_reducer.h"
 #include "cohort/parallel/cuda/device_streams.h"
-#include "cohort/parallel/gradients/buffer_partials.h"
 #include "cohort/parallel/devices/device_shard_sum.h"
+#include "cohort/parallel/gradients/buffer_partials.h"
 
 namespace cohort::parallel {
 
@@ -71,6 +71,11 @@ void BufferSync::end_shard(double weight) {
   if (!state_->has_nothing_to_do()) state_->own.end_shard(weight);
 }
 
+void BufferSync::discard_step() { state_->own.discard_step(); }
+bool BufferSync::can_be_captured() const {
+  return state_->has_nothing_to_do() || state_->device_sum.has_value();
+}
+
 void BufferSync::finish(Deadline deadline) {
   reduce(deadline);
   apply();
@@ -81,11 +86,11 @@ void BufferSync::reduce(Deadline deadline) {
   if (state.has_nothing_to_do()) return;
   state.own.end_step();
   if (const std::int64_t elements = state.own.floating_elements(); elements > 0)
-    state.sum = state.own.partials().empty()
-                    ? torch::empty({elements}, torch::TensorOptions()
-                                                   .dtype(torch::kDouble)
-                                                   .device(state.device))
-                    : state.own.partials().back();
+    state.sum =
+        state.own.partials().empty()
+            ? torch::empty({elements},
+                           torch::TensorOptions().dtype(torch::kDouble).device(state.device))
+            : state.own.partials().back();
   if (state.device_sum)
     state.reduce_on_device();
   else

@@ -32,6 +32,10 @@ class BufferSync {
   void end_shard(double weight);
   void finish(Deadline deadline);  // reduce(), apply()
 
+  void discard_step();  // in place of finish(): the step is begun again
+  // Whether a step may be recorded into a CUDA graph.
+  bool can_be_captured() const;
+
   // The same in two halves: what needs the others, then what changes the buffers.
   void reduce(Deadline deadline);
   void apply();

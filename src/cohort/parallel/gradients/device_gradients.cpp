@@ -9,9 +9,9 @@
 #include "cohort/base/error.h"
 #include "cohort/parallel/cuda/device_streams.h"
 #include "cohort/parallel/cuda/stream_scope.h"
-#include "cohort/parallel/gradients/bucket.h"
-#include "cohort/parallel/element_types.h"
 #include "cohort/parallel/devices/tree_sum.h"
+#include "cohort/parallel/element_types.h"
+#include "cohort/parallel/gradients/bucket.h"
 
 namespace cohort::parallel {
 
@@ -47,12 +47,10 @@ struct DeviceGradients::Bucket {
 };
 
 DeviceGradients::DeviceGradients(collective::Group& group, collective::DeviceGroup* device,
-                                 const NamedTensors& parameters,
-                                 const GradientSyncOptions& options)
+                                 const NamedTensors& parameters, const GradientSyncOptions& options)
     : GradientCollector(group.rank(), parameters, common_options(options),
-                        collective::runs_of(
-                            group.size(), shards_or_ranks(options, group),
-                            options.runs)[static_cast<std::size_t>(group.rank())]),
+                        collective::runs_of(group.size(), shards_or_ranks(options, group),
+                                            options.runs)[static_cast<std::size_t>(group.rank())]),
       group_(group),
       device_(device),
       sum_(device, group.rank(), group.size(), shards_or_ranks(options, group), options.runs,
@@ -77,15 +75,21 @@ DeviceGradients::DeviceGradients(collective::Group& group, collective::DeviceGro
     hooks_.add(parameters_[i], [this, i] { on_gradient(i); });
 }
 
-DeviceGradients::~DeviceGradients() = default;
+// Where a step broke off, the memory must not go to others before the exchange is past it.
+DeviceGradients::~DeviceGradients() {
+  try {
+    if (sending_) order_streams(*sending_, thread_stream(sending_->device()));
+  } catch (const c10::Error&) {
+    // The device has failed: whatever is asked of it next says so again.
+  }
+}
 
 void DeviceGradients::add_bucket(BucketLayout layout) {
   auto bucket = std::make_unique<Bucket>();
   bucket->layout = std::move(layout);
-  bucket->values = torch::zeros({static_cast<std::int64_t>(bucket->layout.elements)},
-                                torch::TensorOptions()
-                                    .dtype(bucket->layout.dtype)
-                                    .device(parameters_.front().device()));
+  bucket->values = torch::zeros(
+      {static_cast<std::int64_t>(bucket->layout.elements)},
+      torch::TensorOptions().dtype(bucket->layout.dtype).device(parameters_.front().device()));
   for (const BucketEntry& entry : bucket->layout.entries) {
     const auto i = static_cast<std::size_t>(entry.parameter);
     bucket_of_[i] = buckets_.size();
@@ -116,7 +120,8 @@ bool DeviceGradients::set_no_sync(bool on) {
 }
 
 bool DeviceGradients::can_be_captured() const {
-  return turns_.own().count == 1 && (device_ == nullptr || device_->can_be_captured());
+  // Every rank, as NCCL wants a call to be captured on all or on none.
+  return sum_.has_one_shard_each() && (device_ == nullptr || device_->can_be_captured());
 }
 
 // Without an old gradient to add to, autograd keeps the new one instead of copying it. What is to be
@@ -144,7 +149,7 @@ void DeviceGradients::begin_shard(int shard) {
     bucket->taken = false;
   }
   next_ = 0;
-  computed_ = false;
+  computed_ = recorded_ = false;
   if (!parameters_.empty()) computing_ = thread_stream(parameters_.front().device());
   turns_.begin();
 }
@@ -179,8 +184,8 @@ torch::Tensor DeviceGradients::flat_gradient(const Bucket& bucket, std::size_t e
   }
   torch::Tensor same = gradient;
   if (gradient.strides() != bucket.strides[entry] || gradient.scalar_type() != bucket.layout.dtype)
-    same = torch::empty_strided(bucket.sizes[entry], bucket.strides[entry], options)
-               .copy_(gradient);
+    same =
+        torch::empty_strided(bucket.sizes[entry], bucket.strides[entry], options).copy_(gradient);
   return same.as_strided({elements}, {1});
 }
 
@@ -188,7 +193,7 @@ torch::Tensor DeviceGradients::flat_gradient(const Bucket& bucket, std::size_t e
 void DeviceGradients::take(Bucket& bucket) {
   const torch::NoGradGuard no_grad;
   bucket.taken = true;
-  if (!is_recording(*computing_)) computed_ = true;
+  (is_recording(*computing_) ? recorded_ : computed_) = true;
   std::vector<torch::Tensor> pieces;
   std::size_t at = 0;
   for (std::size_t entry = 0; entry < bucket.layout.entries.size(); ++entry) {
@@ -260,7 +265,8 @@ void DeviceGradients::end_shard() {
 
 bool DeviceGradients::discard_shard() {
   const std::lock_guard lock(mutex_);
-  if (!turns_.in_shard() || computed_) return false;
+  if (computed_) return false;
+  if (!turns_.in_shard()) return recorded_;  // a step that was only recorded, to its end
   for (const auto& bucket : buckets_) bucket->stack = bucket->stack_before;
   turns_.discard();
   return true;

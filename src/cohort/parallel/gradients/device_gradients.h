@@ -65,7 +65,8 @@ class DeviceGradients final : public GradientCollector {
   std::optional<c10::Stream> computing_;  // of the shard under way
   std::vector<char> fired_;               // by parameter: its hook came in this shard
   std::size_t next_ = 0;                  // bucket to go out
-  bool computed_ = false;                 // a bucket was taken, and not only into a graph
+  bool computed_ = false;                 // a bucket was taken, in this shard ...
+  bool recorded_ = false;                 // ... or only into a graph
   bool no_sync_ = false;
   std::optional<Problem> problem_;
 

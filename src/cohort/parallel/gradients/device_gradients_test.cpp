@@ -34,8 +34,7 @@ torch::Tensor expected_sum(int shards, int step, const torch::Tensor& like) {
 NamedTensors some_parameters(torch::ScalarType dtype) {
   NamedTensors parameters;
   for (const int rows : {3, 1, 70, 40})
-    parameters.emplace_back(std::to_string(rows),
-                            torch::ones({rows, 33}, dtype).requires_grad_());
+    parameters.emplace_back(std::to_string(rows), torch::ones({rows, 33}, dtype).requires_grad_());
   parameters.emplace_back("turned", torch::ones({5, 8}, dtype).t().requires_grad_());
   return parameters;
 }
@@ -170,7 +169,8 @@ TEST(DeviceGradients, AccumulateOverBackwardsWithoutSync) {
 
 TEST(DeviceGradients, NameWhatIsMissingOrComesTwice) {
   run_replicas(1, [&](Group& group) {
-    torch::Tensor used = torch::ones({9}).requires_grad_(), unused = torch::ones({2}).requires_grad_();
+    torch::Tensor used = torch::ones({9}).requires_grad_(),
+                  unused = torch::ones({2}).requires_grad_();
     DeviceGradients gradients(group, nullptr, {{"used", used}, {"unused", unused}}, {.shards = 2});
     for (int shard = 0; shard < 2; ++shard) {
       gradients.begin_shard(shard);

@@ -23,8 +23,8 @@ std::unique_ptr<GradientCollector> make_collector(collective::Group& group,
                                                   CollectorOptions options,
                                                   std::unique_ptr<BucketExchange> exchange) {
   const collective::ShardRange own = exchange->own_shards();
-  return std::make_unique<HostGradients>(group, parameters, std::move(options),
-                                             std::move(exchange), own);
+  return std::make_unique<HostGradients>(group, parameters, std::move(options), std::move(exchange),
+                                         own);
 }
 
 // Whether gradients are summed on the GPU where they are made.
@@ -50,9 +50,8 @@ GradientSync::GradientSync(collective::Group& group, const NamedTensors& paramet
   collecting.accumulates = options.accumulates;
   collecting.shares = options.shares;
   if (group.size() == 1 && options.shards <= 1 && !options.reducer)  // nothing to sum
-    collector_ =
-        std::make_unique<HostGradients>(group, parameters, std::move(collecting), nullptr,
-                                            collective::runs_of(1, 1, options.runs)[0]);
+    collector_ = std::make_unique<HostGradients>(group, parameters, std::move(collecting), nullptr,
+                                                 collective::runs_of(1, 1, options.runs)[0]);
   else if (stay_on_device(group, parameters, options))
     collector_ = std::make_unique<DeviceGradients>(group, group.device(), parameters, options);
   else

@@ -49,7 +49,7 @@ class HostGradients final : public GradientCollector {
   void begin_last_shard();
   void on_gradient(std::size_t parameter);
   void take_gradient(std::size_t parameter);  // .grad, or zeros, is the shard's contribution
-  void add_without_shards();  // all buckets, to which this rank adds nothing
+  void add_without_shards();                  // all buckets, to which this rank adds nothing
   void finish_alone();
   std::vector<std::size_t> without_gradient() const;
   [[noreturn]] void fail(const Problem& problem);

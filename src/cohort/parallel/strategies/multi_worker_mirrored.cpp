@@ -62,7 +62,7 @@ std::shared_ptr<Strategy> make_multi_worker_mirrored(const StrategySetup& setup)
                                .devices = agree_on_devices("multi_worker_mirrored", setup),
                                .groups = {},
                                .threads = threads_of(setup.flags),
-                             .transport = parse_device_transport(setup.flags.transport)};
+                               .transport = parse_device_transport(setup.flags.transport)};
   if (parts.devices.size() > 1)
     parts.groups = form_replica_groups(setup, static_cast<int>(parts.devices.size()));
   return std::make_shared<ReplicaStrategy>(std::move(parts));

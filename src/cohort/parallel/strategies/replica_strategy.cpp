@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cohort/base/error.h"
+#include "cohort/parallel/cuda/wait_for_device.h"
 #include "cohort/parallel/strategies/layout.h"
 #include "cohort/parallel/strategies/run_replicas.h"
 #include "cohort/transport/host.h"
@@ -55,7 +56,7 @@ void ReplicaStrategy::leave(Deadline deadline) {
   if (!met_ || !parts_.devices.front().is_cuda()) return;
   run([&](const Replica& replica) {
     if (replica.group->device() == nullptr) return;
-    torch::cuda::synchronize(replica.device.index());
+    wait_for_device(replica.device, replica.group, deadline);
     replica.group->barrier({deadline});
   });
 }

@@ -1,10 +1,12 @@
 #include "cohort/parallel/tensors/broadcast_state.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/parallel/devices/device_calls.h"
 #include "cohort/parallel/tensors/named_call.h"
 #include "cohort/parallel/tensors/tensor_staging.h"
 #include "cohort/parallel/text_exchange.h"
@@ -43,23 +45,30 @@ std::int64_t bytes_of(const torch::Tensor& tensor) {
   return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
 }
 
+// On GPUs the message stays there where the group can send it so.
 void broadcast_together(collective::Group& group, const std::vector<torch::Tensor>& tensors,
                         int root, const CallOptions& options) {
+  const torch::Device device = tensors.front().device();
+  const bool stays = std::all_of(tensors.begin(), tensors.end(), [&](const torch::Tensor& tensor) {
+    return tensor.device() == device && has_device_group(group, tensor);
+  });
   std::int64_t total = 0;
   for (const torch::Tensor& tensor : tensors) total += bytes_of(tensor);
-  torch::Tensor message = torch::empty({total}, torch::kByte);
-  auto* at = static_cast<std::byte*>(message.data_ptr());
-  const auto place_of = [&](const torch::Tensor& tensor) {
-    torch::Tensor place =
-        torch::from_blob(at, tensor.sizes(), torch::TensorOptions().dtype(tensor.scalar_type()));
-    at += bytes_of(tensor);
-    return place;
+  const torch::Tensor message = torch::empty(
+      {total}, torch::TensorOptions().dtype(torch::kByte).device(stays ? device : torch::kCPU));
+  const auto for_each_place = [&](const auto& use) {
+    std::int64_t at = 0;
+    for (const torch::Tensor& tensor : tensors) {
+      const torch::Tensor place = message.narrow(0, at, bytes_of(tensor));
+      if (tensor.numel() > 0) use(tensor, place.view(tensor.scalar_type()).view(tensor.sizes()));
+      at += bytes_of(tensor);
+    }
   };
   if (group.rank() == root)
-    for (const torch::Tensor& tensor : tensors) place_of(tensor).copy_(tensor);
+    for_each_place([](const torch::Tensor& tensor, torch::Tensor place) { place.copy_(tensor); });
   broadcast_(group, message, root, options);
   if (group.rank() == root) return;
-  for (const torch::Tensor& tensor : tensors) torch::Tensor(tensor).copy_(place_of(tensor));
+  for_each_place([](torch::Tensor tensor, const torch::Tensor& place) { tensor.copy_(place); });
 }
 
 // The archive of `optimizer`; empty when its class does not implement saving.

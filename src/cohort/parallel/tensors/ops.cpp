@@ -113,9 +113,11 @@ std::vector<torch::Tensor> grouped_all_reduce(collective::Group& group,
 }
 
 void broadcast_(collective::Group& group, torch::Tensor tensor, int root, CallOptions options) {
-  if (tensor.defined() && has_device_group(group, tensor) && tensor.is_contiguous()) {
-    group.device()->broadcast(tensor.data_ptr(), tensor.nbytes(), collective::DataType::u8, root,
-                              current_stream(tensor.device()));
+  if (tensor.defined() && has_device_group(group, tensor)) {
+    const torch::Tensor values = tensor.detach().contiguous();
+    group.device()->broadcast(values.data_ptr(), values.nbytes(), collective::DataType::u8, root,
+                              current_stream(values.device()));
+    if (values.data_ptr() != tensor.data_ptr()) tensor.detach().copy_(values);
     return;
   }
   StagedTensor staged(tensor, false);

@@ -12,7 +12,7 @@
 //
 // Tensors may be on the CPU or a GPU, contiguous or not, and are read and written outside autograd.
 // On GPUs all_reduce and broadcast go from GPU to GPU where the group has a device group
-// (--transport): they are put on the current stream, and what they fail with comes from a later
+// (--transport), on all ranks alike: they are put on the current stream, and what they fail with comes from a later
 // call. Everything else goes through the host's memory. The name of a function that changes its argument ends in `_`, as
 // LibTorch's do. Every rank calls the same functions in the same order with matching shapes and
 // types; a group of one returns its input.

@@ -26,17 +26,22 @@ std::vector<std::string> types_and_shapes(const AnyBatch& batch) {
 
 GraphedShards::Graph& GraphedShards::graph_of(const Shard& shard, const AnyBatch& batch) {
   const std::vector<std::string> tensors = types_and_shapes(batch);
-  const auto is_it = [&](const auto& graph) {
-    return graph->shard == shard.number && graph->constants == shard.constants &&
-           graph->tensors == tensors;
+  const auto is_alike = [&](const auto& graph) {
+    return graph->shard == shard.number && (agree_ || graph->tensors == tensors);
   };
-  // What was recorded with other constants is not needed again: a rate's schedule is no constant.
+  // What was recorded with other constants is not needed again, but for those of a step of another
+  // size: a rate's schedule is no constant.
   std::erase_if(graphs_, [&](const auto& graph) {
-    return graph->shard == shard.number && graph->tensors == tensors &&
-           graph->constants != shard.constants;
+    return is_alike(graph) && graph->constants != shard.constants &&
+           graph->constants.front() == shard.constants.front();
   });
-  const auto found = std::find_if(graphs_.begin(), graphs_.end(), is_it);
-  if (found != graphs_.end()) return **found;
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const auto& graph) {
+    return is_alike(graph) && graph->constants == shard.constants;
+  });
+  if (found != graphs_.end()) {
+    (*found)->varies |= (*found)->tensors != tensors;
+    return **found;
+  }
   auto graph = std::make_unique<Graph>();
   graph->shard = shard.number;
   graph->constants = shard.constants;
@@ -48,13 +53,17 @@ GraphedShards::Graph& GraphedShards::graph_of(const Shard& shard, const AnyBatch
 Measured GraphedShards::run(const Shard& shard, const AnyBatch& batch) {
   if (!is_on()) return shard.compute(batch, false);
   Graph& graph = graph_of(shard, batch);
-  const auto recorded = std::count_if(graphs_.begin(), graphs_.end(),
-                                      [](const auto& each) { return each->work != nullptr; });
   if (!graph.work) {
+    const auto recorded = std::count_if(graphs_.begin(), graphs_.end(),
+                                        [](const auto& each) { return each->work != nullptr; });
     const bool may = static_cast<std::size_t>(recorded) < kMostGraphs;
-    if (++graph.times <= kTimesBefore || !may || !record(shard, batch, graph))
+    if (++graph.times <= kTimesBefore || !may || !record_with_others(shard, batch, graph))
       return shard.compute(batch, false);
   }
+  if (graph.varies)  // the others replay theirs
+    throw InvalidInput("batches of this step have another shape than those that were recorded",
+                       {.advice = "Set TrainerOptions::cuda_graph to off (--cuda_graph off), or "
+                                  "give all batches of a size one shape."});
   graph.batch.copy_from(batch);
   shard.before_replay();
   graph.work->replay();
@@ -64,7 +73,24 @@ Measured GraphedShards::run(const Shard& shard, const AnyBatch& batch) {
   return measured;
 }
 
-bool GraphedShards::record(const Shard& shard, const AnyBatch& batch, Graph& graph) {
+// All replicas come here in the same step, and have the graph or not alike.
+bool GraphedShards::record_with_others(const Shard& shard, const AnyBatch& batch, Graph& graph) {
+  std::string reason =
+      graph.varies ? "batches have other shapes from step to step" : record(shard, batch, graph);
+  if (agree_ && !agree_(reason.empty()) && reason.empty())
+    reason = "another replica could not record it";
+  if (reason.empty()) {
+    if (speaks_ && graphs_.size() == 1)
+      log::info(
+          "steps are started as a CUDA graph from here on (cuda_graph = off computes them one "
+          "kernel at a time)");
+    return true;
+  }
+  switch_off(reason);
+  return false;
+}
+
+std::string GraphedShards::record(const Shard& shard, const AnyBatch& batch, Graph& graph) {
   try {
     graph.batch = batch.clone();
     graph.work = std::make_unique<parallel::RecordedWork>(device_);
@@ -77,14 +103,9 @@ bool GraphedShards::record(const Shard& shard, const AnyBatch& batch, Graph& gra
     if (!shard.begin_again())
       throw Error(fmt::format("the step could not be recorded as a CUDA graph: {}", reason),
                   {.advice = "Set TrainerOptions::cuda_graph to off."});
-    switch_off(reason);
-    return false;
+    return reason;
   }
-  if (speaks_ && graphs_.size() == 1)
-    log::info(
-        "steps are started as a CUDA graph from here on (cuda_graph = off computes them one "
-        "kernel at a time)");
-  return true;
+  return {};
 }
 
 void GraphedShards::switch_off(const std::string& reason) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cohort/parallel/cuda/recorded_work.h"
@@ -38,9 +39,14 @@ class GraphedShards {
     std::function<void()> before_replay, after_replay;
   };
 
-  // `speaks`: of the replicas, this one writes to the log.
-  GraphedShards(torch::Device device, CudaGraph wanted, bool speaks)
-      : device_(device), wanted_(wanted), speaks_(speaks) {}
+  // Whether all replicas say true. Collective.
+  using Agree = std::function<bool(bool mine)>;
+
+  // `speaks`: of the replicas, this one writes to the log. `agree`: where there are others, which
+  // record a step when this one does; empty: there are none. Batches then have one shape for one
+  // list of constants, else nothing is recorded, or run() throws InvalidInput.
+  GraphedShards(torch::Device device, CudaGraph wanted, bool speaks, Agree agree = {})
+      : device_(device), wanted_(wanted), speaks_(speaks), agree_(std::move(agree)) {}
 
   // What compute(batch) measures, by whichever way.
   Measured run(const Shard& shard, const AnyBatch& batch);
@@ -55,17 +61,21 @@ class GraphedShards {
     std::size_t shard = 0;
     std::vector<double> constants;
     std::vector<std::string> tensors;  // types and shapes of the batch's
+    bool varies = false;               // batches had others, too
     int times = 0;                     // computed so far
     AnyBatch batch;                    // that the graph reads
     Measured measured;                 // whose row the graph writes
     std::unique_ptr<parallel::RecordedWork> work;
   };
   Graph& graph_of(const Shard& shard, const AnyBatch& batch);
-  bool record(const Shard& shard, const AnyBatch& batch, Graph& graph);
+  // Why that cannot be; empty: it is recorded.
+  std::string record(const Shard& shard, const AnyBatch& batch, Graph& graph);
+  bool record_with_others(const Shard& shard, const AnyBatch& batch, Graph& graph);
 
   torch::Device device_;
   CudaGraph wanted_;
   bool speaks_;
+  Agree agree_;
   std::vector<std::unique_ptr<Graph>> graphs_;
 };
 

@@ -6,8 +6,10 @@
 
 #include "cohort/base/data/counter_random.h"
 #include "cohort/base/error.h"
+#include "cohort/base/log/log.h"
 #include "cohort/membership/faults/fault_points.h"
 #include "cohort/parallel/cuda/device_streams.h"
+#include "cohort/parallel/cuda/wait_for_device.h"
 #include "cohort/parallel/tensors/broadcast_state.h"
 #include "cohort/parallel/tensors/random_scope.h"
 #include "cohort/train/checkpoint/safetensors_layout.h"
@@ -67,6 +69,7 @@ std::uint64_t phase_seed(std::uint64_t seed, std::size_t phase) {
 
 constexpr std::int64_t kEvaluation = -1;  // in the place of an epoch, for random numbers
 constexpr std::int64_t kReadEvery = 10;   // steps, on a GPU
+constexpr std::chrono::seconds kEndingTime{5};
 
 }  // namespace
 
@@ -147,12 +150,28 @@ void ReplicaTrainer::begin_reading(std::int64_t every, bool speaks) {
   const bool on_gpu = replica().device.is_cuda();
   read_every_ = every > 0 ? every : on_gpu ? kReadEvery : 1;
   if (graphs_ || !on_gpu) return;
-  graphs_.emplace(replica().device, options_.cuda_graph, speaks);
+  GraphedShards::Agree agree;
+  if (replica().size > 1)
+    agree = [this](bool mine) {
+      std::int32_t all = mine ? 1 : 0;
+      replica().group->all_reduce(std::span(&all, 1),
+                                  {.op = collective::ReduceOp::minimum,
+                                   .deadline = Deadline::after(options_.step_timeout)});
+      return all == 1;
+    };
+  graphs_.emplace(replica().device, options_.cuda_graph, speaks, std::move(agree));
   if (!parallel::built_with_cuda())
     graphs_->switch_off("Cohort was built without CUDA's headers, which stand beside LibTorch");
 }
 
 void ReplicaTrainer::end_reading() {
+  // After an error steps may be under way that hold on to memory of other ranks.
+  try {
+    if (graphs_ && replica().group != nullptr)
+      parallel::wait_for_device(replica().device, replica().group, Deadline::after(kEndingTime));
+  } catch (const std::exception& error) {
+    log::debug("recorded steps were not over at the end: {}", error.what());
+  }
   graphs_.reset();
   unread_.reset();
 }

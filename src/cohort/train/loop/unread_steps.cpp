@@ -43,8 +43,7 @@ void UnreadSteps::copy() {
 }
 
 std::vector<UnreadSteps::ReadStep> UnreadSteps::read(Window window) const {
-  if (window.copied)
-    parallel::wait_for_event(*window.copied, group_, Deadline::after(timeout_));
+  if (window.copied) parallel::wait_for_event(*window.copied, group_, Deadline::after(timeout_));
   std::vector<ReadStep> result;
   std::span<const double> left;
   if (window.numbers.defined())

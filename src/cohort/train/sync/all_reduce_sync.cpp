@@ -214,10 +214,14 @@ torch::Tensor AllReduceSync::finish_unread_step(double gradient_factor, bool rec
 
 bool AllReduceSync::can_be_recorded() {
   return can_defer() && replica_.device.is_cuda() && fused_->applies() &&
-         gradients_->can_be_captured();
+         gradients_->can_be_captured() && buffers_->can_be_captured();
 }
 
-bool AllReduceSync::discard_shard() { return gradients_->discard_shard(); }
+bool AllReduceSync::discard_shard() {
+  if (!gradients_->discard_shard()) return false;
+  buffers_->discard_step();
+  return true;
+}
 
 std::vector<std::uint16_t> AllReduceSync::shard_owners() const {
   std::vector<std::uint16_t> owners(static_cast<std::size_t>(model_->shards));

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "cohort/base/error.h"
+#include "cohort/parallel/element_types.h"
 #include "cohort/parallel/gradients/gradient_sync.h"
 #include "cohort/parallel/gradients/running_squares.h"
-#include "cohort/parallel/element_types.h"
 #include "cohort/parallel/text_exchange.h"
 #include "cohort/train/checkpoint/optimizer_clone.h"
 #include "cohort/train/checkpoint/optimizer_state.h"
