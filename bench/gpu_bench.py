@@ -158,7 +158,8 @@ class Bench:
             command += ["--max_steps", 2]
         if ranks > 1:
             command = [self.bin / "cohort", "run", "-q", "-n", ranks, "--output", tempfile.mkdtemp(dir=self.folder),
-                       "--", *command, "--distribution_strategy", "multi_worker_mirrored"]
+                       "--", *command, "--distribution_strategy", "multi_worker_mirrored",
+                       *([] if self.tiny else ["--transport", "gpu"])]
         return run(command, environment)
 
     def gpt(self, batch, epochs, *flags):

@@ -38,7 +38,8 @@ void TrainFlags::declare(CLI::App& app) {
   app.add_flag(
       "--fast", fast,
       "on a GPU: what is faster and keeps the accuracy: --precision bf16 --channels_last "
-      "--tf32 --deterministic false --loader_threads 2 --prefetch 4; each may be given too");
+      "--tf32 --deterministic false --cuda_graph auto --loader_threads 2 --prefetch 4; each may be "
+      "given too");
   app.add_option("--cuda_graph", cuda_graph,
                  "steps on a GPU started as a whole: auto (where it can be done), off or on")
       ->capture_default_str();
@@ -80,6 +81,7 @@ void TrainFlags::apply_fast(const CLI::App& app, const cohort::Context& context)
   set("--channels_last", channels_last, true);
   set("--tf32", tf32, true);
   set("--deterministic", deterministic, false);
+  set("--cuda_graph", cuda_graph, "auto");
   set("--loader_threads", loader_threads, 2);
   set("--prefetch", prefetch, 4);
 }

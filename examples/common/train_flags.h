@@ -33,7 +33,7 @@ struct TrainFlags {
   bool fast = false;
   bool tf32 = false;
   bool channels_last = false;
-  std::string cuda_graph = "auto";
+  std::string cuda_graph = "off";
   std::string precision = "f32";
   std::string compression = "none";
 

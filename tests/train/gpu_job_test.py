@@ -71,12 +71,13 @@ class TheSameBits(GpuTest):
         alone, _ = self.train(1, *program)
         for workers in (2, 3, 4):
             with self.subTest(workers=workers):
-                weights, text = self.train(workers, *program)
+                weights, text = self.train(workers, *program, "--transport", "gpu")
                 self.assertEqual(weights, alone)
                 self.assertRegex(text, r"gradients on GPUs travel by (CUDA IPC|NCCL)")
         with self.subTest(by="host"):
-            weights, text = self.train(2, *program, "--transport", "host")
+            weights, text = self.train(2, *program)
             self.assertEqual(weights, alone)
+            self.assertIn("gradients on GPUs travel by the host's memory", text)
         with self.subTest(by="mirrored"):
             weights, text = self.train(1, *program, "--distribution_strategy", "mirrored", "--num_replicas", 2)
             self.assertEqual(weights, alone)
@@ -98,12 +99,12 @@ class TheSameBits(GpuTest):
     def test_of_a_gpt_with_dropout(self):
         alone, _ = self.train(1, *TINY_GPT)
         for workers in (2, 3):
-            self.assertEqual(self.train(workers, *TINY_GPT)[0], alone)
+            self.assertEqual(self.train(workers, *TINY_GPT, "--transport", "gpu")[0], alone)
 
     def test_of_graphs_and_single_kernels(self):
         for workers in (1, 2):
             with self.subTest(workers=workers):
-                program = self.resnet("--virtual_shards", workers)
+                program = self.resnet("--virtual_shards", workers, "--transport", "gpu")
                 recorded, text = self.train(workers, *program, "--cuda_graph", "on")
                 self.assertIn("started as a CUDA graph", text)
                 self.assertEqual(self.train(workers, *program, "--cuda_graph", "off")[0], recorded)
@@ -114,7 +115,8 @@ class TheHost(GpuTest):
         counter = BIN / "libgpu_sync_counter.so"
         counts = []
         for steps in (60, 160):
-            _, text = self.train(2, *self.resnet("--fast", steps=steps), env={"LD_PRELOAD": str(counter)})
+            program = self.resnet("--fast", "--transport", "gpu", steps=steps)
+            _, text = self.train(2, *program, env={"LD_PRELOAD": str(counter)})
             found = [json.loads(line) for line in re.findall(r"gpu_syncs ({.*})", text)]
             waits = [one["stream"] + one["device"] + one["copies"] for one in found]
             counts.append(max(waits, default=0))
@@ -133,7 +135,7 @@ class Loops(GpuTest):
 
 class Killed(GpuTest):
     def test_a_worker_costs_less_than_a_second_and_no_bits(self):
-        program = self.resnet("--virtual_shards", 3, steps=400)
+        program = self.resnet("--virtual_shards", 3, "--transport", "gpu", steps=400)
         job = self.start_job(*program, workers="2:3")
         for rank in (2, 0):  # one, then the chief
             self.wait_for_size(job, 3)

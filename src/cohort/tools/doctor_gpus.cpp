@@ -35,10 +35,15 @@ Finding check_device_transport(const std::string& nccl) {
   const std::string within =
       no_ipc.empty() ? "CUDA IPC where ranks of a host share a GPU, or come and go" : no_ipc;
   if (nccl.empty())
-    return {"among GPUs", Level::note, within + "; between hosts the host's memory: no NCCL",
-            "LibTorch's packages for CUDA bring NCCL along (nvidia-nccl)."};
+    return {
+        "among GPUs", Level::note,
+        fmt::format("with --transport gpu: {}; else, and between hosts, the host's memory: no NCCL",
+                    within),
+        "LibTorch's packages for CUDA bring NCCL along (nvidia-nccl)."};
   return {.subject = "among GPUs",
-          .text = fmt::format("NCCL {} where each rank has a GPU; {}", nccl, within)};
+          .text = fmt::format(
+              "with --transport gpu: NCCL {} where each rank has a GPU; {}; else the host's memory",
+              nccl, within)};
 }
 
 }  // namespace cohort::tools

@@ -101,6 +101,28 @@ TEST(ReadLater, ALossThatIsNotANumberEndsItByItsStep) {
   EXPECT_THAT(message_of<Error>([&] { run(5); }), HasSubstr("the loss of step 2 is nan"));
 }
 
+// Between two reads: the sums that the last checkpoint has are those of all steps.
+TEST(ReadLater, AStopInTheMiddleLeavesNoStepOut) {
+  struct Stopping : Callback {
+    std::int64_t reads_every() const override { return 0; }
+    void on_step_end(FitState& fit) override {
+      if (fit.step == 4) fit.stop("four are enough");
+    }
+    void on_train_end(FitState& fit) override { running = fit.running; }
+    Logs running;
+  };
+  ReadingRun run;
+  const auto stopping = std::make_shared<Stopping>();
+  run.fit.callbacks = {stopping};
+  for (const int count : {1, 2}) {
+    run.flags = replicas(count);
+    EXPECT_EQ(run(1).step, 4);
+    const Logs each = stopping->running;
+    EXPECT_EQ(run(100).step, 4);
+    EXPECT_EQ(stopping->running, each) << count;
+  }
+}
+
 // Weights that only a device knows are read with each step, so that the update has the right mean.
 TEST(ReadLater, LossesWithWeightsOfTheirOwnAreReadAtOnce) {
   ReadingRun run;
@@ -180,6 +202,29 @@ TEST(GraphedSteps, AreTheSameEveryTime) {
   EXPECT_EQ(run(0).weights, first.weights);
 }
 
+TEST(GraphedSteps, AMetricThatIsAlwaysZeroIsRecordedToo) {
+  if (no_gpu()) GTEST_SKIP() << "no GPU here";
+  ReadingRun run = on_gpu(CudaGraph::on);
+  run.options.metrics = {Metric{"none", [](const torch::Tensor& output, const torch::Tensor&) {
+                                  return torch::zeros({}, output.options());
+                                }}};
+  EXPECT_GT(run(0).step, 4);
+}
+
+TEST(GraphedSteps, StateThatIsBroadcastLaterIsRecordedAnew) {
+  if (no_gpu()) GTEST_SKIP() << "no GPU here";
+  struct Broadcasting : Callback {
+    void on_step_end(FitState& fit) override {
+      if (fit.step == 10) fit.broadcast_variables();
+    }
+  };
+  ReadingRun run = on_gpu(CudaGraph::on);
+  run.fit.callbacks = {std::make_shared<Broadcasting>()};
+  ReadingRun without = on_gpu(CudaGraph::off);
+  EXPECT_EQ(run(0).weights, without(0).weights);
+}
+
+// Generator and allocator are as before where a recording was broken off: the model has dropout.
 TEST(GraphedSteps, AStepThatReadsTheDeviceIsComputedAsItIs) {
   if (no_gpu()) GTEST_SKIP() << "no GPU here";
   const LossFunction reads = [](const torch::Tensor& output, const torch::Tensor& target) {

@@ -23,10 +23,10 @@ namespace cohort::parallel {
 namespace {
 
 constexpr std::pair<DeviceTransport, std::string_view> kTransports[] = {
-    {DeviceTransport::automatic, "auto"},
+    {DeviceTransport::host, "host"},
+    {DeviceTransport::fitting, "gpu"},
     {DeviceTransport::nccl, "nccl"},
     {DeviceTransport::ipc, "ipc"},
-    {DeviceTransport::host, "host"},
 };
 
 std::string to_text(const DeviceCard& card) {
@@ -66,6 +66,7 @@ DeviceCard own_card(torch::Device device, DeviceTransport wanted, bool changes) 
                   .host = transport::host_identity(),
                   .process = std::to_string(::getpid()),
                   .changes = changes};
+  if (wanted == DeviceTransport::host) return card;
   card.nccl = collective::nccl::version(&card.nccl_problem);
   card.nccl_shares_gpus = !card.nccl.empty() && collective::nccl::may_share_gpu();
   for (const std::byte byte : gpu_of(device))
@@ -123,7 +124,7 @@ std::string why_not_ipc(const std::vector<DeviceCard>& cards) {
   return first_problem(cards, &DeviceCard::ipc_problem);
 }
 
-DeviceChoice choose_automatically(const std::vector<DeviceCard>& cards) {
+DeviceChoice choose_what_fits(const std::vector<DeviceCard>& cards) {
   const std::string no_nccl = why_not_nccl(cards), no_ipc = why_not_ipc(cards);
   if (no_ipc.empty() && cards[0].changes)
     return {DeviceTransport::ipc, "one host, and ranks that come and go"};
@@ -141,7 +142,7 @@ DeviceChoice choose_automatically(const std::vector<DeviceCard>& cards) {
 DeviceTransport parse_device_transport(const std::string& flag) {
   for (const auto& [transport, name] : kTransports)
     if (flag == name) return transport;
-  return DeviceTransport::automatic;
+  return DeviceTransport::host;
 }
 
 std::string_view to_string(DeviceTransport transport) {
@@ -157,14 +158,17 @@ DeviceChoice choose_device_transport(const std::vector<DeviceCard>& cards) {
       throw InvalidInput(fmt::format("--transport is {} on rank {}, but {} on rank 0",
                                      to_string(cards[rank].wanted), rank, to_string(wanted)),
                          {.advice = "Give every worker the same."});
-  if (wanted == DeviceTransport::automatic) return choose_automatically(cards);
+  if (wanted == DeviceTransport::fitting) return choose_what_fits(cards);
   std::string problem;
   if (wanted == DeviceTransport::nccl) problem = why_not_nccl(cards);
   if (wanted == DeviceTransport::ipc) problem = why_not_ipc(cards);
   if (!problem.empty())
     throw InvalidInput(fmt::format("--transport is {}, but {}", to_string(wanted), problem),
-                       {.advice = "Leave --transport out: what can be used is chosen."});
-  return {wanted, "--transport"};
+                       {.advice = "With --transport gpu what can be used is chosen; without the "
+                                  "flag they go through the host's memory."});
+  return {wanted, wanted == DeviceTransport::host
+                      ? "--transport gpu lets them go from GPU to GPU"
+                      : fmt::format("--transport {}", to_string(wanted))};
 }
 
 void use_devices(collective::Group& group, torch::Device device, DeviceTransport wanted,
@@ -186,12 +190,11 @@ void use_devices(collective::Group& group, torch::Device device, DeviceTransport
   } catch (const Error& error) {
     // These two are thrown on every rank alike; anything else is about this rank, or a peer's end.
     const bool is_alike = typeid(error) == typeid(Error) || typeid(error) == typeid(InvalidInput);
-    if (!is_alike || wanted != DeviceTransport::automatic) throw;
+    if (!is_alike || wanted != DeviceTransport::fitting) throw;
     choice.reason =
         fmt::format("{} could not be used: {}", to_string(choice.transport), error.message());
   }
-  if (group.rank() == 0)
-    log::info("gradients on GPUs travel by {} ({}); --transport chooses", name, choice.reason);
+  if (group.rank() == 0) log::info("gradients on GPUs travel by {} ({})", name, choice.reason);
 }
 
 }  // namespace cohort::parallel

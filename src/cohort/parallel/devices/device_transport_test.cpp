@@ -13,7 +13,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::vector<DeviceCard> two_ranks() {
-  const DeviceCard card{.host = "a", .process = "1", .gpu = "0", .nccl = "2.28.9"};
+  const DeviceCard card{.wanted = DeviceTransport::fitting,
+                        .host = "a",
+                        .process = "1",
+                        .gpu = "0",
+                        .nccl = "2.28.9"};
   std::vector<DeviceCard> cards{card, card};
   cards[1].process = "2";
   cards[1].gpu = "1";
@@ -77,6 +81,17 @@ TEST(DeviceTransport, ReplicasOfOneProcessOnOneGpuGoThroughTheHost) {
   EXPECT_THAT(choice.reason, HasSubstr("replicas of one process share a GPU"));
 }
 
+TEST(DeviceTransport, IsTheHostUnlessAnotherIsAskedFor) {
+  for (const char* flag : {"auto", "host", "mpi"})
+    EXPECT_EQ(parse_device_transport(flag), DeviceTransport::host) << flag;
+  EXPECT_EQ(parse_device_transport("gpu"), DeviceTransport::fitting);
+  EXPECT_EQ(parse_device_transport("ipc"), DeviceTransport::ipc);
+  EXPECT_EQ(parse_device_transport("nccl"), DeviceTransport::nccl);
+  auto cards = two_ranks();
+  for (DeviceCard& card : cards) card.wanted = DeviceTransport::host;
+  EXPECT_EQ(choose_device_transport(cards).transport, DeviceTransport::host);
+}
+
 TEST(DeviceTransport, WhatIsAskedForAndCannotBeIsRefusedByName) {
   auto cards = two_ranks();
   cards[1].host = "b";
@@ -88,7 +103,7 @@ TEST(DeviceTransport, WhatIsAskedForAndCannotBeIsRefusedByName) {
 
 TEST(DeviceTransport, OnTheCpuNobodyIsAsked) {  // the other rank makes no call
   auto groups = collective::make_inproc_groups(2, std::chrono::milliseconds(100));
-  use_devices(*groups[0], torch::kCPU, DeviceTransport::automatic, false, Deadline::never());
+  use_devices(*groups[0], torch::kCPU, DeviceTransport::fitting, false, Deadline::never());
   EXPECT_EQ(groups[0]->device(), nullptr);
 }
 

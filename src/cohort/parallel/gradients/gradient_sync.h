@@ -42,8 +42,8 @@ class GradientCollector;
 //
 // Gradients on a GPU stay there where the group has a device group (Group::device()) or one rank:
 // the sum is made on a stream beside backward, and the host waits for nothing (device_gradients.h;
-// wait_for_device() does). // Otherwise, and with compression, a reducer or shares, they go through the host's memory. The bits
-// are the same.
+// wait_for_device() does). Otherwise, and with compression, a reducer or shares, they go through the
+// host's memory. The bits are the same.
 //
 // Threads: confined to the replica's thread. Ownership: keeps the parameters; `group` must outlive
 // it; hooks are removed by the destructor, and .grad tensors stay valid after it.
@@ -71,8 +71,9 @@ class GradientSync {
   void begin_shard(int shard);
   void end_shard();
   // In place of end_shard(): gives up what was computed since begin_shard(). False, with nothing
-  // done, outside of a shard, or where a part of it has been taken for the sum: not all of it was
-  // computed under NoSync.
+  // done, where a part of it has been taken for the sum (not all of it was computed under NoSync), and
+  // outside of a shard; but after a step that has added up nothing, or that was only recorded: true,
+  // and it can be made again.
   bool discard_shard();
   void finish(Deadline deadline);
 

@@ -172,7 +172,8 @@ void HostGradients::end_shard() {
 
 bool HostGradients::discard_shard() {
   const std::lock_guard lock(mutex_);
-  if (!turns_.in_shard()) return false;
+  if (!turns_.in_shard())
+    return !summing_ && turns_.done() == 0;  // gradients are where they were made
   if (std::any_of(taken_.begin(), taken_.end(), [](char taken) { return taken != 0; }))
     return false;
   if (summing_) summing_->memory_use.reset();

@@ -29,7 +29,7 @@ struct Replica {
   // start, and `group` is null before the worker has entered.
   membership::ElasticMembership* elastic = nullptr;
   // How gradients travel between GPUs, for groups that are formed while it trains.
-  DeviceTransport transport = DeviceTransport::automatic;
+  DeviceTransport transport = DeviceTransport::host;
 
   bool is_first() const { return rank == 0; }
 };

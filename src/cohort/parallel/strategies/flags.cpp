@@ -6,6 +6,7 @@
 
 #include "cohort/base/error.h"
 #include "cohort/base/text.h"
+#include "cohort/parallel/devices/device_transport.h"
 
 namespace cohort {
 
@@ -35,7 +36,7 @@ void assign(StrategyFlags& flags, const std::string& name, const std::string& va
   } else if (name == "--matmul") {
     flags.matmul = parse_matrix_products(choose_flag(name, value, {"auto", "torch", "onednn"}));
   } else if (name == "--transport") {
-    flags.transport = choose_flag(name, value, {"auto", "nccl", "ipc", "host", "mpi"});
+    flags.transport = choose_flag(name, value, {"auto", "gpu", "nccl", "ipc", "host", "mpi"});
   } else if (name == "--shard") {
     flags.shard =
         parse_shard(choose_flag(name, value, {"none", "optimizer", "gradients", "parameters"}));
@@ -46,7 +47,8 @@ void assign(StrategyFlags& flags, const std::string& name, const std::string& va
 }
 
 void check_together(const StrategyFlags& flags) {
-  if ((flags.transport == "nccl" || flags.transport == "ipc") && !flags.wants_cuda())
+  const bool between_gpus = parse_device_transport(flags.transport) != DeviceTransport::host;
+  if (between_gpus && !flags.wants_cuda())
     throw InvalidInput(
         fmt::format("--transport is {}, but the replicas compute on the CPU", flags.transport),
         {.advice = "Add --device cuda or --num_gpus N, or leave --transport out."});
@@ -118,9 +120,10 @@ std::vector<FlagHelp> strategy_flags_help() {
       {"--matmul", "auto|torch|onednn",
        "what multiplies f32 matrices on the CPU: LibTorch's choice, or oneDNN (auto: on processors "
        "with AVX-512 that are not Intel's); results depend on it"},
-      {"--transport", "auto|nccl|ipc|host|mpi",
-       "what moves data between workers. auto: Cohort's own engine, and what fits between GPUs; "
-       "nccl, ipc or host: that between GPUs; mpi: the MPI that started the workers"},
+      {"--transport", "auto|gpu|nccl|ipc|host|mpi",
+       "what moves data between workers. auto, host: Cohort's own engine, in the host's memory; "
+       "gpu: NCCL or CUDA IPC between GPUs, whichever fits; nccl, ipc: that one; mpi: the MPI that "
+       "started the workers"},
       {"--shard", "WHAT",
        "none, optimizer, gradients or parameters: what workers divide among themselves to save "
        "memory (default none)"},

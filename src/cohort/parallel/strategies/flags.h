@@ -26,9 +26,9 @@ struct StrategyFlags {
   // auto|torch|onednn: the library that multiplies f32 matrices on the CPU. Results have the same
   // bits only where it is the same.
   parallel::MatrixProducts matmul = parallel::MatrixProducts::automatic;
-  // auto|nccl|ipc|host|mpi: what moves data between the workers. mpi: the MPI which started them
+  // auto|gpu|nccl|ipc|host|mpi: what moves data between the workers. mpi: the MPI which started them
   // (transport.h says where that is refused). Else Cohort's own engine, and between GPUs what
-  // devices/device_transport.h chooses, or what is named.
+  // devices/device_transport.h says.
   std::string transport = "auto";
   // none|optimizer|gradients|parameters: what workers divide among themselves. For
   // TrainerOptions::shard.

@@ -18,7 +18,7 @@ class ReplicaStrategy final : public Strategy {
     // One a local replica; none: the only replica uses the world's.
     std::vector<std::unique_ptr<collective::Group>> groups;
     int threads = 1;
-    DeviceTransport transport = DeviceTransport::automatic;
+    DeviceTransport transport = DeviceTransport::host;
   };
   explicit ReplicaStrategy(Parts parts);
 

@@ -109,6 +109,24 @@ std::int64_t updates_of(const torch::optim::Optimizer& optimizer, const torch::T
   return updates;
 }
 
+namespace {
+
+// Writes slots and count into the state, and leaves what else it holds.
+template <typename Class>
+void write(typename Class::State& state, const UpdateRule& rule,
+           const std::vector<torch::Tensor>& slots, std::int64_t updates) {
+  Class::state(state, [&](const std::string& name, auto& value) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(value)>, torch::Tensor>) {
+      for (std::size_t i = 0; i < slots.size(); ++i)
+        if (name == ps::slot_name(rule, static_cast<int>(i))) value = slots[i];
+    } else if (name == "step") {
+      value = updates;
+    }
+  });
+}
+
+}  // namespace
+
 void set_state(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                const UpdateRule& rule, const std::vector<torch::Tensor>& slots,
                std::int64_t updates) {
@@ -120,15 +138,20 @@ void set_state(torch::optim::Optimizer& optimizer, const torch::Tensor& paramete
       return;
     }
     auto state = std::make_unique<typename Class::State>();
-    Class::state(*state, [&](const std::string& name, auto& value) {
-      if constexpr (std::is_same_v<std::decay_t<decltype(value)>, torch::Tensor>) {
-        for (std::size_t i = 0; i < slots.size(); ++i)
-          if (name == ps::slot_name(rule, static_cast<int>(i))) value = slots[i];
-      } else if (name == "step") {
-        value = updates;
-      }
-    });
+    write<Class>(*state, rule, slots, updates);
     optimizer.state()[state_key(parameter)] = std::move(state);
+  });
+}
+
+void update_state(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
+                  const UpdateRule& rule, const std::vector<torch::Tensor>& slots,
+                  std::int64_t updates) {
+  if (slots.empty()) return;
+  with_class(optimizer, kSlotAdvice, [&](auto known) {
+    using Class = decltype(known);
+    auto& state = optimizer.state()[state_key(parameter)];
+    if (!state) state = std::make_unique<typename Class::State>();
+    write<Class>(static_cast<typename Class::State&>(*state), rule, slots, updates);
   });
 }
 

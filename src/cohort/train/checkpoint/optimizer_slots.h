@@ -34,5 +34,9 @@ std::int64_t updates_of(const torch::optim::Optimizer& optimizer, const torch::T
 void set_state(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                const ps::UpdateRule& rule, const std::vector<torch::Tensor>& slots,
                std::int64_t updates);
+// The same of those slots alone: what else the state has stays, as in optimizer.step().
+void update_state(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
+                  const ps::UpdateRule& rule, const std::vector<torch::Tensor>& slots,
+                  std::int64_t updates);
 
 }  // namespace cohort::train

@@ -49,6 +49,10 @@ std::vector<torch::Tensor> AnyBatch::tensors() const {
   return tensors;
 }
 
+std::optional<std::vector<std::string>> AnyBatch::arrangement() const {
+  return content_ ? content_->arrangement() : std::vector<std::string>();
+}
+
 std::int64_t AnyBatch::size() const {
   const std::set<std::int64_t> counts = row_counts(tensors());
   if (counts.size() > 1)

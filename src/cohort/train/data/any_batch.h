@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <typeindex>
 #include <typeinfo>
@@ -49,6 +50,10 @@ class AnyBatch {
   // All tensors that are defined, in the tree's order.
   std::vector<torch::Tensor> tensors() const;
 
+  // What a computation with it may depend on beside its tensors' values: their types and shapes, and how
+  // they are arranged. Nothing: also on other values, which it holds or may hold.
+  std::optional<std::vector<std::string>> arrangement() const;
+
   // The same type, with every tensor on `device`; with the rows [first, first + count) of every
   // tensor that has dimensions. A copy from pinned memory goes on while the caller does.
   AnyBatch to(torch::Device device) const;
@@ -67,6 +72,7 @@ class AnyBatch {
     virtual ~Content() = default;
     virtual const std::type_info& type() const = 0;
     virtual void each(const std::function<void(const torch::Tensor&)>& look) const = 0;
+    virtual std::optional<std::vector<std::string>> arrangement() const = 0;
     virtual std::shared_ptr<const Content> map(const Change& change) const = 0;
   };
   template <typename B>
@@ -75,6 +81,16 @@ class AnyBatch {
     const std::type_info& type() const override { return typeid(B); }
     void each(const std::function<void(const torch::Tensor&)>& look) const override {
       for_each_tensor(batch, look);
+    }
+    std::optional<std::vector<std::string>> arrangement() const override {
+      if constexpr (tree_detail::holds_only_tensors<B>()) {
+        std::vector<std::string> all;
+        auto note = [&all](std::string text) { all.push_back(std::move(text)); };
+        visit_arrangement(batch, note);
+        return all;
+      } else {
+        return std::nullopt;
+      }
     }
     std::shared_ptr<const Content> map(const Change& change) const override {
       return std::make_shared<const ContentOf>(map_tensors(batch, change));

@@ -101,6 +101,33 @@ TEST(AnyBatch, LeavesATensorWithoutDimensionsWhole) {
   EXPECT_EQ((batch.narrow(0, 2).as<std::pair<torch::Tensor, torch::Tensor>>().second.dim()), 0);
 }
 
+TEST(AnyBatch, TellsHowItsTensorsAreArranged) {
+  using Arrangement = std::vector<std::string>;
+  const torch::Tensor rows = torch::zeros({3, 2}), numbers = torch::zeros({3}, torch::kInt64);
+  const auto arrangement = [](auto batch) { return AnyBatch(std::move(batch)).arrangement(); };
+  EXPECT_EQ(arrangement(Batch{rows, numbers}),
+            (Arrangement{"Float [3, 2] [2, 1]", "Long [3] [1]"}));
+  EXPECT_EQ(arrangement(Batch{rows, numbers}), arrangement(Batch{rows + 1, numbers + 1}));
+  EXPECT_NE(arrangement(Batch{rows, numbers}), arrangement(Batch{torch::zeros({2, 3}).t(), numbers}));
+
+  struct Masked {
+    torch::Tensor ids;
+    std::optional<torch::Tensor> mask, weights;
+  };
+  EXPECT_NE(arrangement(Masked{rows, numbers, {}}), arrangement(Masked{rows, {}, numbers}));
+  using Named = std::map<std::string, torch::Tensor>;
+  EXPECT_EQ(arrangement(Named{{"a", rows}}), arrangement(Named{{"a", rows}}));
+  EXPECT_NE(arrangement(Named{{"a", rows}}), arrangement(Named{{"b", rows}}));
+  using Lists = std::vector<std::vector<torch::Tensor>>;
+  EXPECT_NE(arrangement(Lists{{rows}, {rows, rows}}), arrangement(Lists{{rows, rows}, {rows}}));
+}
+
+TEST(AnyBatch, HasNoArrangementWhereItHoldsMoreThanTensors) {
+  EXPECT_EQ(AnyBatch(nested(4)).arrangement(), std::nullopt);
+  EXPECT_EQ(AnyBatch(NamedBatch(torch::arange(3))).arrangement(), std::nullopt);
+  EXPECT_EQ(AnyBatch(std::pair(torch::arange(3), 1.5)).arrangement(), std::nullopt);
+}
+
 TEST(AnyBatch, NamesBothTypesWhereItIsAskedForAsAnother) {
   EXPECT_THAT(message_of<InvalidInput>([] { AnyBatch(Sentences{}).as<Batch>(); }),
               AllOf(HasSubstr("Sentences"), HasSubstr("cohort::train::Batch was asked for")));

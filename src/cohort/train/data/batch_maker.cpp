@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cohort/parallel/cuda/device_streams.h"
+#include "cohort/parallel/cuda/stream_scope.h"
 
 namespace cohort::train {
 
@@ -28,8 +29,11 @@ BatchMaker::BatchMaker(SourcePtr source) : source_(std::move(source)) {}
 
 BatchMaker::BatchMaker(SourcePtr source, const DeviceOptions& options)
     : source_(std::move(source)), options_(options) {
-  if (!options.device.is_cpu() && parallel::built_with_cuda())
+  if (options.device.is_cpu() || !parallel::built_with_cuda()) return;
+  // LibTorch gives out the same streams again after some tens.
+  do {
     stream_ = parallel::stream_from_pool(options.device);
+  } while (*stream_ == parallel::thread_stream(options.device));
 }
 
 MadeBatch BatchMaker::make(std::span<const std::int64_t> indices, const DrawKey& key) const {

@@ -51,6 +51,7 @@ class BatchMaker {
   };
 
   explicit BatchMaker(SourcePtr source);  // on the host
+  // On the thread that takes the batches, whose current stream stays its own.
   BatchMaker(SourcePtr source, const DeviceOptions& options);
 
   MadeBatch make(std::span<const std::int64_t> indices, const DrawKey& key) const;

@@ -33,6 +33,9 @@ class SampleSource {
   // Whether samples are best asked for in ascending order: a training then takes them in the
   // source's own order, whatever FitOptions::shuffle says.
   virtual bool is_sequential() const { return false; }
+  // Whether batches of so many samples have the same shapes, whichever samples they are. Several
+  // replicas record steps as CUDA graphs only where that is so.
+  virtual bool has_one_shape() const { return false; }
 
   // The samples at `indices`, in that order, as one batch with a row for each (InvalidInput
   // otherwise). Augmentation depends on (key.seed, key.epoch, index) only: a sample is the same
@@ -94,6 +97,7 @@ class TensorDataset final : public Dataset {
   TensorDataset(torch::Tensor data, torch::Tensor target);
 
   std::int64_t size() const override { return data_.size(0); }
+  bool has_one_shape() const override { return true; }
   Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
 
  private:
@@ -107,6 +111,7 @@ class Subset final : public Dataset {
   Subset(DatasetPtr dataset, std::vector<std::int64_t> indices);
 
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
+  bool has_one_shape() const override { return dataset_->has_one_shape(); }
   Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
   Batch get_raw(std::span<const std::int64_t> indices, const DrawKey& key) const override;
   std::optional<RawImages> raw_images(std::int64_t most_bytes) const override;

@@ -17,6 +17,7 @@ class ImageDataset final : public Dataset {
   explicit ImageDataset(std::shared_ptr<const ImageStore> images) : images_(std::move(images)) {}
 
   std::int64_t size() const override { return images_->size(); }
+  bool has_one_shape() const override { return true; }
   ImageShape shape() const { return images_->shape(); }
   Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
   // uint8.

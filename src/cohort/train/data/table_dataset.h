@@ -29,6 +29,7 @@ class TableDataset final : public DatasetOf<std::map<std::string, torch::Tensor>
   TableDataset(const std::filesystem::path& path, const TableOptions& options);
 
   std::int64_t size() const override { return rows_; }
+  bool has_one_shape() const override { return true; }
   std::map<std::string, torch::Tensor> get(std::span<const std::int64_t> indices,
                                            const DrawKey& key) const override;
 

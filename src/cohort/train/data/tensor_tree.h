@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <optional>
 #include <ranges>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -146,6 +147,45 @@ consteval bool holds_tensors() {
     return false;
 }
 
+// Whether all that a tree holds is tensors, how they are arranged included: visit_arrangement() says
+// that. Types that name their tensors may hold anything besides.
+template <typename T>
+consteval bool holds_only_tensors();
+
+template <typename T>
+struct AllHoldOnly : std::false_type {};
+template <typename... T>
+struct AllHoldOnly<std::tuple<T&...>>
+    : std::bool_constant<(holds_only_tensors<std::remove_const_t<T>>() && ...)> {};
+
+template <typename T, std::size_t... I>
+consteval bool elements_hold_only(std::index_sequence<I...>) {
+  return (holds_only_tensors<std::tuple_element_t<I, T>>() && ...);
+}
+
+template <typename T>
+concept NamesElements = std::integral<T> || std::convertible_to<T, std::string>;
+
+template <typename T>
+consteval bool holds_only_tensors() {
+  if constexpr (std::same_as<T, torch::Tensor>)
+    return true;
+  else if constexpr (!holds_tensors<T>())
+    return false;
+  else if constexpr (OptionalLike<T>)
+    return holds_only_tensors<typename T::value_type>();
+  else if constexpr (TupleLike<T>)
+    return elements_hold_only<T>(std::make_index_sequence<std::tuple_size_v<T>>());
+  else if constexpr (MapLike<T>)
+    return NamesElements<typename T::key_type> && holds_only_tensors<typename T::mapped_type>();
+  else if constexpr (ListLike<T>)
+    return holds_only_tensors<typename T::value_type>();
+  else if constexpr (NamesTensors<T>)
+    return false;
+  else
+    return AllHoldOnly<decltype(members_of(std::declval<T&>()))>::value;
+}
+
 }  // namespace tree_detail
 
 template <typename T>
@@ -170,6 +210,37 @@ void visit_tensors(T& tree, F& f) {
     for (auto& element : tree) visit_tensors(element, f);
   } else if constexpr (NamesTensors<T>) {
     std::apply(visit_all, tree.tensors());
+  } else {
+    std::apply(visit_all, members_of(tree));
+  }
+}
+
+// How a tree that holds only tensors arranges them: calls f(std::string) for each tensor's type, shape
+// and strides, for what is not there, and for the sizes and keys of lists and maps. Trees for which
+// it says the same differ in their tensors' values alone.
+template <typename T, typename F>
+requires(tree_detail::holds_only_tensors<T>()) void visit_arrangement(const T& tree, F& f) {
+  using namespace tree_detail;  // NOLINT
+  const auto visit_all = [&f](const auto&... elements) { (visit_arrangement(elements, f), ...); };
+  if constexpr (std::same_as<T, torch::Tensor>) {
+    f(tree.defined() ? c10::str(tree.scalar_type(), " ", tree.sizes(), " ", tree.strides())
+                     : std::string("none"));
+  } else if constexpr (OptionalLike<T>) {
+    if (tree)
+      visit_arrangement(*tree, f);
+    else
+      f("none");
+  } else if constexpr (TupleLike<T>) {
+    std::apply(visit_all, tree);
+  } else if constexpr (MapLike<T>) {
+    f(c10::str(tree.size(), " keys"));
+    for (const auto& [key, value] : tree) {
+      f(c10::str(key));
+      visit_arrangement(value, f);
+    }
+  } else if constexpr (ListLike<T>) {
+    f(c10::str(tree.size(), " elements"));
+    for (const auto& element : tree) visit_arrangement(element, f);
   } else {
     std::apply(visit_all, members_of(tree));
   }

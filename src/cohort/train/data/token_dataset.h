@@ -38,6 +38,7 @@ class TokenDataset final : public Dataset {
   explicit TokenDataset(std::vector<std::int64_t> tokens, const TokenDatasetOptions& options = {});
 
   std::int64_t size() const override { return windows_.size(); }
+  bool has_one_shape() const override { return true; }
   std::int64_t tokens() const { return windows_.tokens(); }
   Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
 

@@ -139,6 +139,12 @@ Batch Transformed::get(std::span<const std::int64_t> indices, const DrawKey& key
   return batch;
 }
 
+bool Transformed::has_one_shape() const {
+  return dataset_->has_one_shape() && std::none_of(stages_.begin(), stages_.end(), [](auto& stage) {
+           return std::holds_alternative<MapBatch>(stage.front());
+         });
+}
+
 std::unique_ptr<const SplitLoad> Transformed::split(const SplitOptions& options) const {
   if (stages_.size() != 1 || !is_image_transform(stages_.front().front())) return nullptr;
   std::optional<RawImages> images = dataset_->raw_images(options.cache_bytes);

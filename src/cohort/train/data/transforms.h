@@ -52,6 +52,7 @@ class Transformed final : public Dataset {
   Transformed(DatasetPtr dataset, std::vector<Transform> transforms);
 
   std::int64_t size() const override { return dataset_->size(); }
+  bool has_one_shape() const override;  // MapBatch may give batches of any
   Batch get(std::span<const std::int64_t> indices, const DrawKey& key) const override;
   // Where image transforms alone, in one run, are applied to stored images.
   std::unique_ptr<const SplitLoad> split(const SplitOptions& options) const override;

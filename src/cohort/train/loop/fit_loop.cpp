@@ -54,7 +54,8 @@ FitLoop::FitLoop(ReplicaTrainer& trainer, FitInputs inputs, Position position,
                     position_.step_in_epoch, state.steps_per_epoch),
         {.advice = "Go on with the steps_per_epoch that it was begun with."});
   init_callback_state();
-  trainer_.begin_reading(options.read_every, trainer_.replica().is_first());
+  trainer_.begin_reading(options.read_every, inputs_.data->has_one_shape(),
+                         trainer_.replica().is_first());
   read_every_ = reading_periods();
   show_position();
   set_group();
@@ -331,6 +332,7 @@ void FitLoop::end_step() {
   }
   call_callbacks(&Callback::on_step_end);
   if (position_.may_request) follow_requests();
+  if (position_.stop) read_rest();  // a checkpoint of the end has the sums of all steps
   catch_up();
   position_.next = after_step();
 }

@@ -1,9 +1,13 @@
 #include "cohort/train/loop/graphed_shards.h"
 
 #include <algorithm>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
+#include "cohort/parallel/tensors/random_scope.h"
 
 namespace cohort::train {
 namespace {
@@ -15,19 +19,19 @@ constexpr int kTimesBefore = 3;
 // computes the rest as they are.
 constexpr std::size_t kMostGraphs = 8;
 
-std::vector<std::string> types_and_shapes(const AnyBatch& batch) {
-  std::vector<std::string> all;
-  for (const torch::Tensor& tensor : batch.tensors())
-    all.push_back(c10::str(tensor.scalar_type(), " ", tensor.sizes(), " ", tensor.strides()));
-  return all;
+// Where LibTorch's generator of the host stands.
+torch::Tensor state_of_host_generator() {
+  at::Generator generator = parallel::generator_of_this_thread(torch::kCPU);
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
 }
 
 }  // namespace
 
-GraphedShards::Graph& GraphedShards::graph_of(const Shard& shard, const AnyBatch& batch) {
-  const std::vector<std::string> tensors = types_and_shapes(batch);
+GraphedShards::Graph& GraphedShards::graph_of(const Shard& shard,
+                                              std::vector<std::string> arrangement) {
   const auto is_alike = [&](const auto& graph) {
-    return graph->shard == shard.number && (agree_ || graph->tensors == tensors);
+    return graph->shard == shard.number && (agree_ || graph->arrangement == arrangement);
   };
   // What was recorded with other constants is not needed again, but for those of a step of another
   // size: a rate's schedule is no constant.
@@ -39,26 +43,31 @@ GraphedShards::Graph& GraphedShards::graph_of(const Shard& shard, const AnyBatch
     return is_alike(graph) && graph->constants == shard.constants;
   });
   if (found != graphs_.end()) {
-    (*found)->varies |= (*found)->tensors != tensors;
+    (*found)->varies |= (*found)->arrangement != arrangement;
     return **found;
   }
   auto graph = std::make_unique<Graph>();
   graph->shard = shard.number;
   graph->constants = shard.constants;
-  graph->tensors = tensors;
+  graph->arrangement = std::move(arrangement);
   graphs_.push_back(std::move(graph));
   return *graphs_.back();
 }
 
 Measured GraphedShards::run(const Shard& shard, const AnyBatch& batch) {
   if (!is_on()) return shard.compute(batch, false);
-  Graph& graph = graph_of(shard, batch);
+  std::optional<std::vector<std::string>> arrangement = batch.arrangement();
+  if (!arrangement) {
+    switch_off("batches hold, or may hold, other values than tensors, and a graph would keep them");
+    return shard.compute(batch, false);
+  }
+  Graph& graph = graph_of(shard, std::move(*arrangement));
   if (!graph.work) {
     const auto recorded = std::count_if(graphs_.begin(), graphs_.end(),
                                         [](const auto& each) { return each->work != nullptr; });
     const bool may = static_cast<std::size_t>(recorded) < kMostGraphs;
-    if (++graph.times <= kTimesBefore || !may || !record_with_others(shard, batch, graph))
-      return shard.compute(batch, false);
+    if (++graph.times <= kTimesBefore) return compute_watched(shard, batch, graph);
+    if (!may || !record_with_others(shard, batch, graph)) return shard.compute(batch, false);
   }
   if (graph.varies)  // the others replay theirs
     throw InvalidInput("batches of this step have another shape than those that were recorded",
@@ -73,10 +82,23 @@ Measured GraphedShards::run(const Shard& shard, const AnyBatch& batch) {
   return measured;
 }
 
+// A graph would draw the same numbers of the host every time.
+Measured GraphedShards::compute_watched(const Shard& shard, const AnyBatch& batch, Graph& graph) {
+  const torch::Tensor before = state_of_host_generator();
+  Measured measured = shard.compute(batch, false);
+  graph.draws_on_host |= !state_of_host_generator().equal(before);
+  return measured;
+}
+
 // All replicas come here in the same step, and have the graph or not alike.
 bool GraphedShards::record_with_others(const Shard& shard, const AnyBatch& batch, Graph& graph) {
-  std::string reason =
-      graph.varies ? "batches have other shapes from step to step" : record(shard, batch, graph);
+  std::string reason;
+  if (graph.varies)
+    reason = "batches have other shapes from step to step";
+  else if (graph.draws_on_host)
+    reason = "the step draws random numbers on the host";
+  else
+    reason = record(shard, batch, graph);
   if (agree_ && !agree_(reason.empty()) && reason.empty())
     reason = "another replica could not record it";
   if (reason.empty()) {

@@ -19,8 +19,11 @@ namespace cohort::train {
 
 // The computations of a step's own shards on a GPU, as CUDA graphs: each is done as it is the first
 // times, which lets LibTorch choose its algorithms and make what lasts, then recorded, and replayed
-// from then on. A graph is good for batches of the same types and shapes and for the same numbers of
-// the host (`constants`); others are computed as they are, and recorded too where they come again.
+// from then on. A graph is good for batches of the same arrangement (AnyBatch::arrangement) and for the
+// same numbers of the host (`constants`); others are computed as they are, and recorded too where they
+// come again. Nothing is recorded of batches that hold values of the host, or of computations that
+// draw random numbers on the host. What else a computation reads on the host stays as it was when it
+// was recorded: it must depend on the batch, the model and LibTorch's generators alone.
 //
 // Where something cannot be recorded, that and everything later is computed as it is, and one line of
 // the log says why; with CudaGraph::on it is an Error.
@@ -50,7 +53,7 @@ class GraphedShards {
 
   // What compute(batch) measures, by whichever way.
   Measured run(const Shard& shard, const AnyBatch& batch);
-  // All graphs go: what they refer to is about to change.
+  // All graphs go: what they refer to is about to change. All replicas do so together.
   void reset() { graphs_.clear(); }
   // Why nothing is recorded, where that is so: from now on.
   void switch_off(const std::string& reason);
@@ -60,14 +63,16 @@ class GraphedShards {
   struct Graph {
     std::size_t shard = 0;
     std::vector<double> constants;
-    std::vector<std::string> tensors;  // types and shapes of the batch's
-    bool varies = false;               // batches had others, too
-    int times = 0;                     // computed so far
-    AnyBatch batch;                    // that the graph reads
-    Measured measured;                 // whose row the graph writes
+    std::vector<std::string> arrangement;  // of the batch
+    bool varies = false;                   // batches had others, too
+    bool draws_on_host = false;            // random numbers
+    int times = 0;                         // computed so far
+    AnyBatch batch;                        // that the graph reads
+    Measured measured;                     // whose row the graph writes
     std::unique_ptr<parallel::RecordedWork> work;
   };
-  Graph& graph_of(const Shard& shard, const AnyBatch& batch);
+  Graph& graph_of(const Shard& shard, std::vector<std::string> arrangement);
+  Measured compute_watched(const Shard& shard, const AnyBatch& batch, Graph& graph);
   // Why that cannot be; empty: it is recorded.
   std::string record(const Shard& shard, const AnyBatch& batch, Graph& graph);
   bool record_with_others(const Shard& shard, const AnyBatch& batch, Graph& graph);

@@ -116,7 +116,7 @@ torch::Tensor MeasuredSums::sum_of(std::size_t metric, const Loss& loss, std::in
   const auto& [output, target] = std::tie(loss.output, loss.target);
   torch::Tensor sum = sum_over(output, target);
   const std::int64_t rows = target.size(0), half = rows / 2;
-  if (is_sum_[metric] || half == 0 || output.size(0) != rows) return sum;
+  if (is_sum_[metric] || !may_wait_ || half == 0 || output.size(0) != rows) return sum;
   const auto whole = sum.item<double>();
   if (whole == 0) return sum;
   const double parts = sum_over(output.slice(0, 0, half), target.slice(0, 0, half)).item<double>() +

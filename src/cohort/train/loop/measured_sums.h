@@ -53,6 +53,8 @@ class MeasuredSums {
   enum class What { loss, all };
   enum class CountsIn { each_item, first_item };  // the latter where the items are too many for it
   void clear(What what = What::all, CountsIn where = CountsIn::each_item);
+  // False: nothing may wait for the device; a metric is taken for the sum that it says it is.
+  void set_may_wait(bool may) { may_wait_ = may; }
   void begin_item() { items_.emplace_back(); }  // a shard, or a batch of an evaluation
   // A batch of the last item, which has so many samples.
   void add(const Loss& loss, std::int64_t samples);
@@ -73,6 +75,7 @@ class MeasuredSums {
   std::vector<Metric> metrics_;
   Sums none_, none_of_loss_;  // of the two shapes that items have
   std::vector<char> is_sum_;  // by metric: a sum over samples, as it says
+  bool may_wait_ = true;
   What what_ = What::all;
   CountsIn counts_in_ = CountsIn::each_item;
   std::vector<Item> items_;

@@ -118,6 +118,7 @@ void ReplicaTrainer::broadcast_gradients(std::size_t phase) {
 }
 
 void ReplicaTrainer::broadcast_from_first() {
+  if (graphs_) graphs_->reset();  // the optimizer's state is made anew where it is received
   sync_.broadcast_from_first();
   parallel::NamedTensors averages;
   for (const auto& [name, tensor] : average_.tensors()) averages.emplace_back(name, tensor);
@@ -146,7 +147,7 @@ Logs ReplicaTrainer::logs(const Sums& sums) const {
   return sums.logs(options_.metrics, "", phase_names());
 }
 
-void ReplicaTrainer::begin_reading(std::int64_t every, bool speaks) {
+void ReplicaTrainer::begin_reading(std::int64_t every, bool one_shape, bool speaks) {
   const bool on_gpu = replica().device.is_cuda();
   read_every_ = every > 0 ? every : on_gpu ? kReadEvery : 1;
   if (graphs_ || !on_gpu) return;
@@ -162,6 +163,11 @@ void ReplicaTrainer::begin_reading(std::int64_t every, bool speaks) {
   graphs_.emplace(replica().device, options_.cuda_graph, speaks, std::move(agree));
   if (!parallel::built_with_cuda())
     graphs_->switch_off("Cohort was built without CUDA's headers, which stand beside LibTorch");
+  // A replica that meets another shape when the others replay could not tell them in time.
+  if (replica().size > 1 && !one_shape && options_.cuda_graph == CudaGraph::automatic)
+    graphs_->switch_off(
+        "the data set does not say that its batches have one shape "
+        "(SampleSource::has_one_shape), which several replicas need");
 }
 
 void ReplicaTrainer::end_reading() {
@@ -283,7 +289,9 @@ GraphedShards::Shard ReplicaTrainer::part_of_step(TrainedPhase& phase, const Ste
   const auto compute = [this, &phase, &steps, &weight, info, shard, is_last](const AnyBatch& batch,
                                                                              bool recorded) {
     measured_.clear();
+    measured_.set_may_wait(!recorded);
     run_shard(phase, info, shard, batch);
+    measured_.set_may_wait(true);
     Measured measured = measured_.take();
     if (!is_last) return measured;
     const double all = weight + measured.weight().value_or(0);

@@ -48,8 +48,9 @@ class ReplicaTrainer {
   int shards() const { return shards_; }
 
   // How steps are read: their sums stay on the device for up to `every` of them, where that can be
-  // (0: as FitOptions::read_every says). Before the first step of a fit().
-  void begin_reading(std::int64_t every, bool speaks);
+  // (0: as FitOptions::read_every says). Before the first step of a fit(). `one_shape`: of the batches,
+  // SampleSource::has_one_shape().
+  void begin_reading(std::int64_t every, bool one_shape, bool speaks);
   // After a fit(): what was recorded goes, which refers to the group and the model as they are.
   void end_reading();
 

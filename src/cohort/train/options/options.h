@@ -52,7 +52,7 @@ struct TrainerOptions {
   bool tf32 = false;
   // Weights of convolutions, and so images, with the channels last: what tensor cores like best.
   bool channels_last = false;
-  CudaGraph cuda_graph = CudaGraph::automatic;
+  CudaGraph cuda_graph = CudaGraph::off;
   std::vector<Metric> metrics = {};  // beside the loss
   EmaOptions ema = {};               // a moving average of the weights
   // What validation and evaluate() measure; unset: the training step.

@@ -217,6 +217,14 @@ bool AllReduceSync::can_be_recorded() {
          gradients_->can_be_captured() && buffers_->can_be_captured();
 }
 
+// A replica that is alone sees by the addresses that a callback has replaced state or parameters.
+// Several would not see it alike: the first of a broadcast keeps what it has.
+std::vector<double> AllReduceSync::recorded_constants() const {
+  std::vector<double> constants = fused_->constants();
+  if (replica_.size == 1) constants.push_back(fused_->addresses());
+  return constants;
+}
+
 bool AllReduceSync::discard_shard() {
   if (!gradients_->discard_shard()) return false;
   buffers_->discard_step();

@@ -42,7 +42,7 @@ class AllReduceSync final : public StepSync {
   torch::Tensor finish_unread_step(double gradient_factor, bool recorded) override;
   StepResult read_step(const StepInfo& info, std::span<const Sums> mine) override;
   bool can_be_recorded() override;
-  std::vector<double> recorded_constants() const override { return fused_->constants(); }
+  std::vector<double> recorded_constants() const override;
   void before_replay() override { fused_->prepare(); }
   void after_replay() override { fused_->count(); }
   bool discard_shard() override;

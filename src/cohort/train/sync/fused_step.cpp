@@ -220,6 +220,16 @@ void FusedStep::step() {
   count();
 }
 
+double FusedStep::addresses() const {
+  constexpr std::uint64_t kPrime = 0x100000001b3;
+  std::uint64_t hash = 0;
+  for (const Group& group : groups_)
+    for (const auto* tensors : {&group.parameters, &group.first, &group.second})
+      for (const torch::Tensor& tensor : *tensors)
+        hash = (hash ^ reinterpret_cast<std::uintptr_t>(tensor.data_ptr())) * kPrime;
+  return static_cast<double>(hash >> 11);  // as many bits as it holds exactly
+}
+
 std::vector<double> FusedStep::constants() const {
   std::vector<double> all;
   for (const auto& group : optimizer_.param_groups()) {

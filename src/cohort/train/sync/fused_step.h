@@ -31,8 +31,10 @@ class FusedStep {
   void enqueue();
   void count();
 
-  // What a recorded step has as constants: it is good while these are the same.
+  // What a recorded step has as constants: it is good while these are the same; and where parameters
+  // and state lie, after applies(), as one number.
   std::vector<double> constants() const;
+  double addresses() const;
 
  private:
   enum class Rule { none, sgd, adam, adamw };

@@ -104,7 +104,7 @@ void step_in_one_pass(torch::optim::Optimizer& optimizer) {
             torch::MemoryFormat::Preserve);
     apply(work, number);
     work.parameter.unsafeGetTensorImpl()->bump_version();  // as operations of LibTorch do
-    set_state(optimizer, work.parameter, *work.rule, work.slots, number);
+    update_state(optimizer, work.parameter, *work.rule, work.slots, number);
   }
 }
 

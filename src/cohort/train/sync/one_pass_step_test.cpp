@@ -160,6 +160,34 @@ TEST(OnePassStepTest, OptionsCountThatChangedBetweenSteps) {
   for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], theirs[i])) << i;
 }
 
+// A momentum that is switched off keeps what it has for when it is on again.
+TEST(OnePassStepTest, StateThatARuleDoesNotUseStays) {
+  const ThreadCount one(1);
+  const Tensors ours = make_parameters(torch::kFloat), theirs = make_parameters(torch::kFloat);
+  torch::optim::SGD our_optimizer(ours, torch::optim::SGDOptions(0.1));
+  torch::optim::SGD their_optimizer(theirs, torch::optim::SGDOptions(0.1));
+  for (const double momentum : {0.9, 0.0, 0.9}) {
+    for (torch::optim::Optimizer* optimizer :
+         std::vector<torch::optim::Optimizer*>{&our_optimizer, &their_optimizer})
+      static_cast<torch::optim::SGDOptions&>(optimizer->param_groups()[0].options())
+          .momentum(momentum);
+    set_gradients(ours, 1);
+    set_gradients(theirs, 1);
+    step_in_one_pass(our_optimizer);
+    their_optimizer.step();
+  }
+  for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_TRUE(torch::equal(ours[i], theirs[i])) << i;
+  expect_same_state(our_optimizer, ours, their_optimizer, theirs);
+
+  torch::optim::Adam adam(ours, torch::optim::AdamOptions(0.01).amsgrad(true));
+  for (const bool amsgrad : {true, false}) {
+    static_cast<torch::optim::AdamOptions&>(adam.param_groups()[0].options()).amsgrad(amsgrad);
+    set_gradients(ours, 1);
+    step_in_one_pass(adam);
+  }
+  EXPECT_TRUE(read_parameter_state(adam, ours[0])->tensors.contains("max_exp_avg_sq"));
+}
+
 // What has no rule here: bf16, a gradient that lies otherwise, a derived class.
 TEST(OnePassStepTest, LeavesTheRestToTheOptimizer) {
   const ThreadCount one(1);

@@ -113,7 +113,8 @@ class StepSync {
   virtual std::vector<double> recorded_constants() const { return {}; }
   virtual void before_replay() {}
   virtual void after_replay() {}
-  // In place of end_shard(): the shard failed before a part of it was taken. False: one was.
+  // In place of end_shard(), or after a step that was only recorded: it is to be made again. False:
+  // that cannot be, a part of it was taken.
   virtual bool discard_shard() { return false; }
 
   // Replica 0's parameters, buffers and optimizer state, everywhere.
