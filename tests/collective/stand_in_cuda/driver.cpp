@@ -170,6 +170,11 @@ STAND_IN Result cuCtxGetDevice(int* device) {
   *device = of_thread().current.back()->device;
   return kSuccess;
 }
+STAND_IN Result cuCtxSynchronize() {
+  if (of_thread().current.empty()) return kInvalidContext;
+  await_idle(of_thread().current.back()->device);
+  return kSuccess;
+}
 STAND_IN Result cuCtxEnablePeerAccess(void* peer, unsigned) {
   FAIL_IF_ASKED("cuCtxEnablePeerAccess");
   return of_thread().current.empty() || peer == of_thread().current.back() ? kInvalidContext

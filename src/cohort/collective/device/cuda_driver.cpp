@@ -21,6 +21,8 @@ using CudaDevice = int;
 constexpr CudaResult kSuccess = 0;
 constexpr CudaResult kNotReady = 600;
 constexpr CudaResult kPeerAccessAlreadyEnabled = 704;
+constexpr CudaResult kFirstOfCapture = 900;  // what is not allowed while a stream is captured
+constexpr CudaResult kLastOfCapture = 908;
 
 constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 constexpr unsigned kHostRegisterPortable = 1;
@@ -62,6 +64,7 @@ struct CudaDriver::Calls {
   CudaResult (*context_push)(Context);
   CudaResult (*context_pop)(Context*);
   CudaResult (*context_device)(CudaDevice*);
+  CudaResult (*context_synchronize)();
   CudaResult (*enable_peer)(Context, unsigned);
   CudaResult (*allocate)(Address*, std::size_t);
   CudaResult (*free)(Address);
@@ -107,6 +110,7 @@ std::string CudaDriver::Calls::resolve(void* library) {
   get(context_push, "cuCtxPushCurrent_v2");
   get(context_pop, "cuCtxPopCurrent_v2");
   get(context_device, "cuCtxGetDevice");
+  get(context_synchronize, "cuCtxSynchronize");
   get(enable_peer, "cuCtxEnablePeerAccess");
   get(allocate, "cuMemAlloc_v2");
   get(free, "cuMemFree_v2");
@@ -219,6 +223,11 @@ void CudaDriver::use_device(int ordinal) const {
 void CudaDriver::enable_peer_access(Context peer) const {
   const CudaResult result = calls_->enable_peer(peer, 0);
   if (result != kPeerAccessAlreadyEnabled) check(result, "cuCtxEnablePeerAccess");
+}
+
+bool CudaDriver::synchronize() const noexcept {
+  const CudaResult result = calls_->context_synchronize();
+  return result < kFirstOfCapture || result > kLastOfCapture;
 }
 
 CudaDriver::Address CudaDriver::allocate(std::size_t bytes) const {

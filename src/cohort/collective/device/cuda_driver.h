@@ -52,6 +52,9 @@ class CudaDriver {
   void use_device(int ordinal) const;
   // Lets this context's kernels and copies reach memory of `peer`, a context of this process.
   void enable_peer_access(Context peer) const;
+  // Waits for all work of the context, also replays of graphs. True when there is none any more, also
+  // after an error that ends the context; false where a capture that is under way forbids the wait.
+  bool synchronize() const noexcept;
 
   Address allocate(std::size_t bytes) const;
   // Waits for all work of the context: never while a stream may be stuck.

@@ -56,17 +56,19 @@ Endpoint::Endpoint(const CudaDriver& driver, int rank, int size, std::size_t slo
 }
 
 Endpoint::~Endpoint() {
+  if (replays_.joinable()) replays_.join();
+  const CudaDriver::UseContext use(driver_, context_);
+  close_peers();
+  driver_.destroy(last_call_);
+  driver_.destroy(last_captured_);
+  driver_.free(staging_);
+  // Not earlier: what still waits on a stream would keep free() waiting.
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   wake_.notify_all();
   if (ending_.joinable()) ending_.join();
-  const CudaDriver::UseContext use(driver_, context_);
-  close_peers();
-  driver_.destroy(last_call_);
-  driver_.destroy(last_captured_);
-  driver_.free(staging_);
   block_.reset();
 }
 
@@ -112,14 +114,32 @@ void Endpoint::leave(DeviceStream stream) {
   if (capture != 0) last_capture_ = capture;
 }
 
+void Endpoint::end_replays() noexcept {
+  if (last_capture_ == 0 || replays_.joinable()) return;
+  try {
+    replays_ = std::thread([this] {
+      const CudaDriver::UseContext use(driver_, context_);
+      if (driver_.synchronize()) replays_over_ = true;
+    });
+  } catch (const std::system_error& error) {
+    log::write(log::Level::error,
+               fmt::format("memory of a GPU is kept: no thread to wait for the end of its use: {}",
+                           error.what()));
+  }
+}
+
 bool Endpoint::is_idle() const noexcept {
+  if (last_capture_ != 0 && !replays_over_) return false;
   const CudaDriver::UseContext use(driver_, context_);
   return !called_ || driver_.reached(last_call_);
 }
 
-void Endpoint::await_idle(Deadline deadline) const {
-  // The driver's own wait knows no deadline.
-  while (!is_idle() && !deadline.expired()) ::poll(nullptr, 0, 1);
+bool Endpoint::await_idle(Deadline deadline) const {
+  while (!is_idle()) {
+    if (deadline.expired()) return false;
+    ::poll(nullptr, 0, 1);
+  }
+  return true;
 }
 
 void Endpoint::end_waits() noexcept {

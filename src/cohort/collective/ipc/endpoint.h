@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -24,7 +25,8 @@ namespace cohort::collective::ipc {
 // are dead. A destructor may not wait for that, so what is left over goes to retire(), which keeps
 // it until a later group of this process is formed or ends.
 //
-// Threads: end_waits() from any thread; everything else from one at a time.
+// Threads: end_waits() from any thread; everything else from one at a time. The destructor joins the
+// threads of this class, which it has told to end or which have ended.
 class Endpoint {
  public:
   // A reduction of so few bytes is done by every rank for itself.
@@ -63,9 +65,13 @@ class Endpoint {
   void enter(DeviceStream stream);
   void leave(DeviceStream stream);
 
-  // Whether the streams are past the last call that was not captured.
+  bool has_captured() const { return last_capture_ != 0; }
+  // No graph with calls of this rank is launched any more; to be said before is_idle() is asked. Only
+  // the driver knows of replays, and its wait knows no deadline: it gets a thread.
+  void end_replays() noexcept;
+  // Whether the streams are past the last call and all replays.
   bool is_idle() const noexcept;
-  void await_idle(Deadline deadline) const;
+  bool await_idle(Deadline deadline) const;  // false: not at the deadline
 
   // From now on no stream of this rank waits for a peer, whatever was or will be put on it.
   void end_waits() noexcept;
@@ -95,6 +101,8 @@ class Endpoint {
   CudaDriver::Event last_captured_ = nullptr;
   std::uint64_t last_capture_ = 0;
   bool closed_ = false;
+  std::atomic<bool> replays_over_ = false;
+  std::thread replays_;  // waits for them
 
   std::mutex mutex_;
   std::condition_variable wake_;

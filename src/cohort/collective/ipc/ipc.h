@@ -22,7 +22,8 @@
 // Calls that differ are noticed by the rank that comes later; check() then throws on all.
 //
 // Captured calls count once, when they are captured. All ranks replay the same graphs in the same
-// order, and a program puts a replay and calls beside it in order itself.
+// order, and a program puts a replay and calls beside it in order itself. None is launched when the
+// group is gone; replays that are under way then are ended, as calls are.
 namespace cohort::collective::ipc {
 
 struct Options {

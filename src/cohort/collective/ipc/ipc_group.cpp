@@ -12,7 +12,7 @@ namespace cohort::collective::ipc {
 
 namespace {
 
-// How long a destructor waits for this process' own streams, which nothing holds up then.
+// How long a destructor waits for this process' own streams, which nothing holds up, or not any more.
 constexpr std::chrono::seconds kOwnStreams{2};
 
 }  // namespace
@@ -23,15 +23,27 @@ IpcGroup::IpcGroup(std::unique_ptr<Endpoint> endpoint, std::shared_ptr<DeviceAri
       log_(endpoint_->shared_block(), rank(), size()) {}
 
 IpcGroup::~IpcGroup() {
-  endpoint_->block().state(rank()).left = 1;
-  if (!endpoint_->is_idle()) {
+  if (!is_past_all_calls()) {
     fail({.kind = FailureKind::left,
           .culprit = rank(),
           .text = fmt::format("rank {} has left the group on GPUs during a call", rank()),
           .during = {}});
     endpoint_->await_idle(Deadline::after(kOwnStreams));
   }
+  // Not earlier: a peer takes a rank that has left for one that does nothing any more.
+  endpoint_->block().state(rank()).left = 1;
   Endpoint::retire(std::move(endpoint_));
+}
+
+bool IpcGroup::is_past_all_calls() {
+  endpoint_->end_replays();
+  bool may_wait = endpoint_->has_captured();
+  {
+    const std::lock_guard lock(mutex_);
+    may_wait = may_wait && !failure_;
+  }
+  // An event tells of calls at once, the driver of replays after a moment.
+  return endpoint_->await_idle(may_wait ? Deadline::after(kOwnStreams) : Deadline::after({}));
 }
 
 void IpcGroup::fail(const Failure& failure) noexcept {
@@ -57,7 +69,11 @@ std::optional<Failure> IpcGroup::find_failure() {
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     const bool left = block.state(peer).left != 0;
-    if (left && block.state(peer).calls < own)
+    // A rank that has left is past its calls, and has given this one its last `done`: where that is
+    // taken, this rank's stream is in a call, or a replay, that the peer does not make.
+    const bool misses =
+        block.state(peer).calls < own || block.word(rank(), WordSet::done, peer) == 0;
+    if (left && misses)
       return Failure{.kind = FailureKind::left,
                      .culprit = peer,
                      .text = fmt::format("rank {} has left the group on GPUs", peer),

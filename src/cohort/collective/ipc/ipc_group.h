@@ -63,6 +63,7 @@ class IpcGroup : public DeviceGroup {
   void reduce_tree(Address into, const std::function<Address(int rank)>& leaf, std::size_t count,
                    const Reducing& how);
 
+  bool is_past_all_calls();
   void fail(const Failure& failure) noexcept;
   std::optional<Failure> find_failure();
 

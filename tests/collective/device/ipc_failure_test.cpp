@@ -1,0 +1,84 @@
+// What a group on GPUs does about replays of CUDA graphs, failures and its own end. On the stand-in
+// for NVIDIA's driver.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cohort/base/error.h"
+#include "cohort/base/message_of_test.h"
+#include "cohort/base/soon_test.h"
+#include "ipc_fixture.h"
+
+namespace cohort::collective::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Some calls as a graph.
+void* record(Rank& rank, const Script& script) {
+  rank.gpu.begin_capture(rank.streams[0]);
+  script.put(*rank.group, rank.streams);
+  return rank.gpu.end_capture(rank.streams[0]);
+}
+
+TEST(IpcReplay, AGroupIsDestroyedWhileReplaysWaitForAPeer) {
+  SKIP_WITHOUT_STAND_IN();
+  for (const bool fails : {false, true})
+    spawn(2, [&](Group& host) {
+      Rank rank(host, 2048);
+      const Script script(rank.gpu, host.rank(), 2, random_calls(2, 1, 10, 1000, 1), 1);
+      void* graph = record(rank, script);
+      if (host.rank() == 1) {  // rank 0 never launches it
+        for (int i = 0; i < 5; ++i) rank.gpu.launch(graph, rank.streams[0]);
+        if (fails) rank.group->abort("the data set is gone");
+        rank.group.reset();
+        EXPECT_TRUE(rank.gpu.wait(rank.streams[0], soon())) << "the group went before its calls";
+      }
+      host.barrier();
+      if (host.rank() == 1) return;
+      EXPECT_THAT(message_of<PeerError>([&] { rank.group->check(); }),
+                  HasSubstr(fails ? "the data set is gone" : "rank 1 has left the group"));
+    });
+}
+
+TEST(IpcReplay, APeerThatLeavesWithFewerReplaysIsNamed) {
+  SKIP_WITHOUT_STAND_IN();
+  spawn(2, [&](Group& host) {
+    Rank rank(host, 2048);
+    const Script script(rank.gpu, host.rank(), 2, random_calls(2, 1, 10, 1000, 1), 1);
+    void* graph = record(rank, script);
+    for (int i = 0; i < 3; ++i) rank.gpu.launch(graph, rank.streams[0]);
+    rank.finish();
+    if (host.rank() == 1) {
+      rank.group.reset();
+      host.barrier();
+    } else {
+      host.barrier();
+      rank.group->check();  // it has done its part in all so far
+      rank.gpu.launch(graph, rank.streams[0]);
+      const std::string text = message_of<PeerError>([&] {
+        while (!rank.gpu.wait(rank.streams[0], Deadline::after(std::chrono::milliseconds(5))))
+          rank.group->check();
+        rank.group->check();
+      });
+      EXPECT_THAT(text, HasSubstr("rank 1 has left the group"));
+      EXPECT_TRUE(rank.gpu.wait(rank.streams[0], soon()));
+    }
+    host.barrier();
+  });
+}
+
+TEST(IpcReplay, APeerThatLeavesAfterItsLastReplayIsNotMissed) {
+  SKIP_WITHOUT_STAND_IN();
+  spawn(3, [&](Group& host) {
+    Rank rank(host, 2048);
+    const Script script(rank.gpu, host.rank(), 3, random_calls(3, 1, 20, 2000, 1), 1);
+    void* graph = record(rank, script);
+    for (int i = 0; i < 20; ++i) rank.gpu.launch(graph, rank.streams[0]);
+    while (!rank.gpu.wait(rank.streams[0], Deadline::after(std::chrono::milliseconds(1))))
+      rank.group->check();
+    rank.group->check();
+  });
+}
+
+}  // namespace
+}  // namespace cohort::collective::testing
