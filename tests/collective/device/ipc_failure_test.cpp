@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/soon_test.h"
@@ -27,6 +29,7 @@ TEST(IpcReplay, AGroupIsDestroyedWhileReplaysWaitForAPeer) {
       Rank rank(host, 2048);
       const Script script(rank.gpu, host.rank(), 2, random_calls(2, 1, 10, 1000, 1), 1);
       void* graph = record(rank, script);
+      host.barrier();
       if (host.rank() == 1) {  // rank 0 never launches it
         for (int i = 0; i < 5; ++i) rank.gpu.launch(graph, rank.streams[0]);
         if (fails) rank.group->abort("the data set is gone");
@@ -78,6 +81,30 @@ TEST(IpcReplay, APeerThatLeavesAfterItsLastReplayIsNotMissed) {
       rank.group->check();
     rank.group->check();
   });
+}
+
+TEST(IpcWatch, AHostThatIsBlockedInALaunchGoesOnWhenAPeerFailsOrLeaves) {
+  SKIP_WITHOUT_STAND_IN();
+  for (const bool leaves : {false, true})
+    spawn(2, [&](Group& host) {
+      Rank rank(host, 2048);
+      std::byte* data = rank.gpu.allocate(4096);
+      if (host.rank() == 1) {
+        const std::string text = message_of<PeerError>([&] {
+          while (true)
+            rank.group->all_reduce(data, data, 1000, DataType::f32, ReduceOp::sum, rank.streams[0]);
+        });
+        EXPECT_THAT(text, HasSubstr(leaves ? "rank 0 has left" : "the data set is gone"));
+      } else {
+        while (Gpu::stand_in_blocked_calls() == 0) std::this_thread::yield();
+        if (leaves)
+          rank.group.reset();
+        else
+          rank.group->abort("the data set is gone");
+      }
+      EXPECT_TRUE(rank.gpu.wait(rank.streams[0], soon()));
+      host.barrier();
+    });
 }
 
 }  // namespace

@@ -46,7 +46,8 @@ TEST(IpcProcess, ThreadsAndProcessesMix) {
 }
 
 class KilledGpuRank : public ::testing::TestWithParam<std::string> {};
-INSTANTIATE_TEST_SUITE_P(NoticedBy, KilledGpuRank, ::testing::Values("loop", "watched", "replays"),
+INSTANTIATE_TEST_SUITE_P(NoticedBy, KilledGpuRank,
+                         ::testing::Values("loop", "ahead", "watched", "replays"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(KilledGpuRank, LetsTheStreamsOfTheOthersGoOn) {

@@ -4,6 +4,7 @@
 //   pair-script      the same, with two ranks, 2 RANK and 2 RANK + 1, as threads of this process
 //   loop             all_reduces until check() throws; prints "error TEXT", then "ended" when the
 //                    stream has gone on, and "gone" when the group is destroyed
+//   ahead            as loop, but waits for nothing: the host is blocked when the stream is full
 //   replays          as loop, but replays a CUDA graph, and destroys the group as soon as check() has
 //                    thrown
 //   watched          as loop, where a thread that learns of a death from the Group calls abort()
@@ -119,7 +120,7 @@ void loop(DeviceGroup& device, Gpu& gpu, DeviceStream stream, const std::string&
       calls();
     else
       for (int i = 0; i < 5; ++i) gpu.launch(graph, stream);
-    while (!gpu.wait(stream, Deadline::after(std::chrono::milliseconds(2))))
+    while (mode != "ahead" && !gpu.wait(stream, Deadline::after(std::chrono::milliseconds(2))))
       if (mode != "watched") device.check();
   }
 }

@@ -1,7 +1,7 @@
 // A stand-in for libcuda.so.1, for tests on machines without a GPU: memory of the host takes the
 // place of a GPU's, and threads that of its streams. Only what Cohort's driver calls and their tests
-// need, and as strict as the driver where Cohort must be careful: freeing memory waits for all
-// streams of the device, memory of the own process cannot be opened, an event of a capture means
+// need, and as strict as the driver where Cohort must be careful: a stream takes only so much ahead of
+// it, freeing memory waits for all streams of the device, memory of the own process cannot be opened, an event of a capture means
 // nothing outside it.
 #include <sched.h>
 #include <unistd.h>
@@ -106,6 +106,7 @@ struct Graph {
 // For tests: the named call of this thread fails from now on; "" none.
 STAND_IN void cohort_stand_in_cuda_fail(const char* call) { of_thread().fails = call; }
 STAND_IN int cohort_stand_in_cuda_mappings() { return mappings(); }
+STAND_IN int cohort_stand_in_cuda_blocked_calls() { return blocked_calls(); }
 
 STAND_IN Result cuInit(unsigned) { return kSuccess; }
 STAND_IN Result cuGetErrorName(Result, const char** name) {
@@ -248,16 +249,19 @@ STAND_IN Result cuStreamBatchMemOp_v2(void* stream, unsigned count, const MemOp*
   Stream* const on = stream_of(stream);
   if (on == nullptr) return kInvalidContext;
   if (count > 255) return kInvalidValue;
+  Launch launch;
   for (unsigned i = 0; i < count; ++i) {
     const MemOp operation = operations[i];
     const auto value = static_cast<std::uint32_t>(operation.value);
     if (operation.operation == 1 && operation.flags == 2)
-      on->put([=] { await_word(*on, operation.address, value); });
+      launch.push_back([=] { await_word(*on, operation.address, value); });
     else if (operation.operation == 2 && operation.flags == 0)
-      on->put([=] { *reinterpret_cast<std::atomic<std::uint32_t>*>(operation.address) = value; });
+      launch.push_back(
+          [=] { *reinterpret_cast<std::atomic<std::uint32_t>*>(operation.address) = value; });
     else
       return kInvalidValue;
   }
+  on->put_all(std::move(launch));
   return kSuccess;
 }
 STAND_IN Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {

@@ -20,9 +20,17 @@ constexpr std::chrono::seconds kOwnStreams{2};
 IpcGroup::IpcGroup(std::unique_ptr<Endpoint> endpoint, std::shared_ptr<DeviceArithmetic> arithmetic)
     : endpoint_(std::move(endpoint)),
       arithmetic_(std::move(arithmetic)),
-      log_(endpoint_->shared_block(), rank(), size()) {}
+      log_(endpoint_->shared_block(), rank(), size()) {
+  if (size() > 1)
+    watch_.emplace([this] {
+      const auto found = failure_of_peers();
+      if (found) fail(*found);
+      return found.has_value();
+    });
+}
 
 IpcGroup::~IpcGroup() {
+  watch_.reset();
   if (!is_past_all_calls()) {
     fail({.kind = FailureKind::left,
           .culprit = rank(),
@@ -61,10 +69,9 @@ void IpcGroup::abort(const std::string& reason) noexcept {
         .during = {}});
 }
 
-std::optional<Failure> IpcGroup::find_failure() {
+std::optional<Failure> IpcGroup::failure_of_peers() const {
   const SharedBlock& block = endpoint_->block();
   if (block.failure().present()) return block.failure().read();
-  if (auto difference = log_.difference()) return difference;
   const std::uint64_t own = block.state(rank()).calls;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
@@ -87,16 +94,18 @@ std::optional<Failure> IpcGroup::find_failure() {
   return std::nullopt;
 }
 
+void IpcGroup::check_failure() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) failure_->raise();
+}
+
 void IpcGroup::check() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_) failure_->raise();
-  }
-  if (const auto found = find_failure()) {
-    fail(*found);
-    const std::lock_guard lock(mutex_);
-    failure_->raise();
-  }
+  check_failure();
+  auto found = failure_of_peers();
+  if (!found) found = log_.difference();
+  if (!found) return;
+  fail(*found);
+  check_failure();
 }
 
 void IpcGroup::run(Call call, DeviceStream stream, const std::function<void()>& body) {

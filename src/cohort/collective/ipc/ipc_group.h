@@ -9,6 +9,7 @@
 
 #include "cohort/collective/backend/call.h"
 #include "cohort/collective/device/device_arithmetic.h"
+#include "cohort/collective/device/failure_watch.h"
 #include "cohort/collective/ipc/call_log.h"
 #include "cohort/collective/ipc/endpoint.h"
 #include "cohort/collective/ipc/rounds.h"
@@ -65,13 +66,16 @@ class IpcGroup : public DeviceGroup {
 
   bool is_past_all_calls();
   void fail(const Failure& failure) noexcept;
-  std::optional<Failure> find_failure();
+  // What a peer says, or is the cause of. Thread-safe; the log of calls is not.
+  std::optional<Failure> failure_of_peers() const;
+  void check_failure();  // throws it, where there is one
 
   std::unique_ptr<Endpoint> endpoint_;
   std::shared_ptr<DeviceArithmetic> arithmetic_;
   CallLog log_;
   std::mutex mutex_;
   std::optional<Failure> failure_;
+  std::optional<FailureWatch> watch_;  // last: it uses the others
 };
 
 }  // namespace cohort::collective::ipc

@@ -28,7 +28,14 @@ std::string words_of(const NcclLibrary& library, Result result, Comm comm) {
   return text;
 }
 
+Communicator::Communicator(const NcclLibrary& library,
+                           std::function<std::optional<std::string>()> broken)
+    : library_(library), broken_(std::move(broken)) {
+  watch_.emplace([this] { return find_failure(); });
+}
+
 Communicator::~Communicator() {
+  watch_.reset();
   // Nothing else may use this object any more, so that no lock is needed.
   if (aborting_.joinable()) aborting_.join();
   // Not ncclCommDestroy, which waits for calls under way and so for peers that may be dead.
@@ -99,12 +106,24 @@ std::exception_ptr Communicator::error_of(Result result, const std::string& what
 }
 
 void Communicator::check() {
+  find_failure();
   const Lock lock(mutex_);
   throw_if_ended();
+}
+
+bool Communicator::find_failure() noexcept {
+  const std::optional<std::string> broken = broken_();
+  const Lock lock(mutex_);
+  if (why_ != nullptr) return true;
+  if (broken) {
+    end(std::make_exception_ptr(PeerError(*broken)));
+    return true;
+  }
+  if (comm_ == nullptr) return false;
   const Result state = ask();
-  if (state == Result::success || state == Result::in_progress) return;
+  if (state == Result::success || state == Result::in_progress) return false;
   end(error_of(state, "a call put on a stream before"));
-  throw_if_ended();
+  return true;
 }
 
 void Communicator::abort(const std::string& reason) noexcept {

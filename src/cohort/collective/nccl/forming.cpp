@@ -172,7 +172,7 @@ std::unique_ptr<DeviceGroup> form(Group& group, const Candidate& self, Deadline 
   refuse_sharing(all);
   const NcclLibrary& library = *self.library;
   const UniqueId id = share_id(group, library, deadline);
-  auto communicator = std::make_unique<Communicator>(library);
+  auto communicator = std::make_unique<Communicator>(library, [&group] { return group.failure(); });
   const Outcome own = connect(*communicator, group, id, deadline);
   const auto told = deadline.is_never() ? deadline : Deadline::at(deadline.when() + kToTell);
   throw_what_failed(gather(group, own, told));
