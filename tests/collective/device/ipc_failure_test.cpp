@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
 
 #include "cohort/base/error.h"
@@ -80,6 +81,42 @@ TEST(IpcReplay, APeerThatLeavesAfterItsLastReplayIsNotMissed) {
     while (!rank.gpu.wait(rank.streams[0], Deadline::after(std::chrono::milliseconds(1))))
       rank.group->check();
     rank.group->check();
+  });
+}
+
+// One rank cannot record its calls, in the middle of them; so no rank replays, and all go on without.
+TEST(IpcReplay, ARecordingThatFailsOnOneRankLeavesTheGroupIntact) {
+  SKIP_WITHOUT_STAND_IN();
+  spawn(3, [&](Group& host) {
+    Rank rank(host, 2048);
+    rank.run(random_calls(3, 1, 10, 1000, 1), 1);
+    const DeviceStream stream = rank.streams[0];
+    std::byte* data = rank.gpu.allocate(4096);
+    const auto call = [&] {
+      rank.group->all_reduce(data, data, 1000, DataType::f32, ReduceOp::sum, stream);
+    };
+    rank.gpu.begin_capture(stream);
+    call();
+    if (host.rank() == 1) {
+      Gpu::fail_call("cuMemcpyAsync");
+      EXPECT_THAT(message_of<Error>(call), HasSubstr("cuMemcpyAsync"));
+      Gpu::fail_call("");
+      EXPECT_THAT(message_of<Error>(call), HasSubstr("the stand-in refuses"));
+      EXPECT_THROW(rank.gpu.end_capture(stream), std::runtime_error);
+    } else {
+      for (int i = 0; i < 4; ++i) call();
+      rank.gpu.end_capture(stream);
+    }
+    host.barrier();
+    rank.group->check();
+    rank.run(every_call(3, 100), 2);
+    // Nor do replays depend on what was recorded before.
+    Script script(rank.gpu, host.rank(), 3, random_calls(3, 3, 10, 1000, 1), 3);
+    void* graph = record(rank, script);
+    script.upload(4);
+    rank.gpu.launch(graph, stream);
+    rank.finish();
+    EXPECT_EQ(script.compare(), "");
   });
 }
 

@@ -27,6 +27,7 @@ constexpr Result kOutOfMemory = 2;
 constexpr Result kInvalidDevice = 101;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
+constexpr Result kCaptureInvalidated = 901;
 constexpr Result kCaptureIsolation = 905;
 constexpr Result kUnknown = 999;
 
@@ -61,6 +62,11 @@ OfThread& of_thread() {
 Stream* stream_of(void* handle) {
   if (handle != nullptr) return static_cast<Stream*>(handle);
   return of_thread().current.empty() ? nullptr : of_thread().current.back()->null_stream;
+}
+
+bool is_invalid(Stream& stream) {
+  const auto capture = stream.capture();
+  return capture && capture->invalid;
 }
 
 struct MemOp {
@@ -233,9 +239,12 @@ STAND_IN Result cuStreamDestroy_v2(void* stream) {
   return kSuccess;
 }
 STAND_IN Result cuMemcpyAsync(Address to, Address from, std::size_t bytes, void* stream) {
-  FAIL_IF_ASKED("cuMemcpyAsync");
   Stream* const on = stream_of(stream);
   if (on == nullptr) return kInvalidContext;
+  if (is_invalid(*on)) return kCaptureInvalidated;
+  if (const auto capture = on->capture(); capture && of_thread().fails == "cuMemcpyAsync")
+    capture->invalid = true;
+  FAIL_IF_ASKED("cuMemcpyAsync");
   on->put([=] {
     if (on->races)
       copy_unseen(to, from, bytes);
@@ -249,6 +258,7 @@ STAND_IN Result cuStreamBatchMemOp_v2(void* stream, unsigned count, const MemOp*
   Stream* const on = stream_of(stream);
   if (on == nullptr) return kInvalidContext;
   if (count > 255) return kInvalidValue;
+  if (is_invalid(*on)) return kCaptureInvalidated;
   Launch launch;
   for (unsigned i = 0; i < count; ++i) {
     const MemOp operation = operations[i];
@@ -265,6 +275,7 @@ STAND_IN Result cuStreamBatchMemOp_v2(void* stream, unsigned count, const MemOp*
   return kSuccess;
 }
 STAND_IN Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  if (is_invalid(*stream_of(stream))) return kCaptureInvalidated;
   stream_of(stream)->put([=] { function(data); });
   return kSuccess;
 }
@@ -278,6 +289,7 @@ STAND_IN Result cuEventDestroy_v2(void* event) {
   return kSuccess;
 }
 STAND_IN Result cuEventRecord(void* handle, void* stream) {
+  if (is_invalid(*stream_of(stream))) return kCaptureInvalidated;
   auto point = std::make_shared<Point>();
   point->capture = stream_of(stream)->capture();
   if (!point->capture)
@@ -301,6 +313,7 @@ STAND_IN Result cuEventQuery(void* handle) {
 }
 STAND_IN Result cuStreamWaitEvent(void* stream, void* handle, unsigned) {
   Stream* const on = stream_of(stream);
+  if (is_invalid(*on)) return kCaptureInvalidated;
   auto& event = *static_cast<Event*>(handle);
   const std::lock_guard lock(event.mutex);
   const std::shared_ptr<Point> point = event.last;
@@ -324,8 +337,8 @@ STAND_IN Result cuStreamGetCaptureInfo_v2(void* stream, int* status, std::uint64
   Stream* const on = stream_of(stream);
   if (on == nullptr) return kInvalidContext;
   const auto capture = on->capture();
-  *status = capture ? 1 : 0;
-  if (capture) *id = capture->id;
+  *status = !capture ? 0 : capture->invalid ? 2 : 1;
+  if (*status == 1) *id = capture->id;
   return kSuccess;
 }
 STAND_IN Result cuStreamBeginCapture_v2(void* stream, int) {
@@ -339,6 +352,7 @@ STAND_IN Result cuStreamEndCapture(void* stream, void** graph) {
   const auto capture = stream_of(stream)->capture();
   if (!capture) return kInvalidValue;
   end_capture(capture);
+  if (capture->invalid) return kCaptureInvalidated;
   *graph = new Graph{capture->work};
   return kSuccess;
 }

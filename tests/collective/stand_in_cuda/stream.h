@@ -20,6 +20,7 @@ using Launch = std::vector<Work>;  // what one call of the driver puts on a stre
 struct Capture {
   std::uint64_t id = 0;
   std::vector<Work> work;
+  std::atomic<bool> invalid = false;  // a call has failed: takes no more, and gives no graph
 };
 
 // A point in a stream's work. Shared by the event, the stream and those that wait for it.

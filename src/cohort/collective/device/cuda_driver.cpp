@@ -30,6 +30,7 @@ constexpr unsigned kHostRegisterDeviceMap = 2;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr unsigned kWaitValueAnd = 2;
 constexpr int kCaptureActive = 1;
+constexpr int kCaptureInvalidated = 2;
 constexpr std::size_t kMaxBatch = 128;  // the driver takes fewer than 256
 
 struct CudaIpcHandle {  // passed by value
@@ -315,6 +316,7 @@ std::uint64_t CudaDriver::capture_of(DeviceStream stream) const {
   std::uint64_t id = 0;
   check(calls_->capture_info(stream, &status, &id, nullptr, nullptr, nullptr),
         "cuStreamGetCaptureInfo");
+  if (status == kCaptureInvalidated) return kBrokenCapture;
   return status == kCaptureActive ? id : 0;
 }
 

@@ -81,6 +81,8 @@ class CudaDriver {
   bool reached(Event event) const noexcept;  // also true after an error that ends the context
   void destroy(Event event) const noexcept;
   // The number of the capture into a CUDA graph that the stream takes part in; 0: none.
+  // kBrokenCapture: one that a refused call has ended, which refuses everything until it is closed.
+  static constexpr std::uint64_t kBrokenCapture = ~std::uint64_t{0};
   std::uint64_t capture_of(DeviceStream stream) const;
 
   // Makes a context this thread's while it lives.

@@ -61,6 +61,8 @@ class Endpoint {
   CudaDriver::Address scratch(int level) const;
   CudaDriver::Address word(int rank, WordSet set, int peer) const;
 
+  // Whether the stream only records what it is given, into a graph.
+  bool is_captured(DeviceStream stream) const { return driver_.capture_of(stream) != 0; }
   // Puts a call behind the one before it, also where that was made on another stream.
   void enter(DeviceStream stream);
   void leave(DeviceStream stream);

@@ -21,8 +21,9 @@
 // There is no deadline: a peer that lives and does not call is waited for until some rank's abort().
 // Calls that differ are noticed by the rank that comes later; check() then throws on all.
 //
-// Captured calls count once, when they are captured. All ranks replay the same graphs in the same
-// order, and a program puts a replay and calls beside it in order itself. None is launched when the
+// Calls that are captured are not compared, and where one cannot be captured, it throws and the group
+// is as before: a program sees to it that all ranks replay the same graphs, or none. They do so in the
+// same order, and a program puts a replay and calls beside it in order itself. None is launched when the
 // group is gone; replays that are under way then are ended, as calls are.
 namespace cohort::collective::ipc {
 

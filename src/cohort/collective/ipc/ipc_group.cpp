@@ -110,18 +110,21 @@ void IpcGroup::check() {
 
 void IpcGroup::run(Call call, DeviceStream stream, const std::function<void()>& body) {
   check_arguments(call, rank(), size());
-  log_.add(call);
-  check();
+  bool captured = false;
   try {
+    captured = endpoint_->is_captured(stream);
+    if (!captured) log_.add(call);
+    check();
     endpoint_->enter(stream);
     body();
     endpoint_->leave(stream);
   } catch (const std::exception& error) {
-    fail({.kind = FailureKind::aborted,
-          .culprit = rank(),
-          .text = fmt::format("{} on a GPU broke off at rank {}: {}", to_string(call.kind), rank(),
-                              error.what()),
-          .during = describe(call)});
+    if (!captured)
+      fail({.kind = FailureKind::aborted,
+            .culprit = rank(),
+            .text = fmt::format("{} on a GPU broke off at rank {}: {}", to_string(call.kind),
+                                rank(), error.what()),
+            .during = describe(call)});
     throw;
   }
 }

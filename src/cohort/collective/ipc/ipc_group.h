@@ -52,7 +52,8 @@ class IpcGroup : public DeviceGroup {
   };
 
   // Checks the call and writes it down, then lets `body` put it on the stream between enter and
-  // leave; what fails half way breaks the group.
+  // leave; what fails half way breaks the group. Of a capture nothing has reached the stream, and a
+  // rank may drop it: such a call is not written down, and breaks nothing.
   void run(Call call, DeviceStream stream, const std::function<void()>& body);
   void copy(Address to, Address from, std::size_t bytes, DeviceStream stream) const;
   // The peers, this rank's next first, so that not all ranks read the same one at once.
