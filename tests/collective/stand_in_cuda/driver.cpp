@@ -27,6 +27,8 @@ constexpr Result kOutOfMemory = 2;
 constexpr Result kInvalidDevice = 101;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
+constexpr Result kAlreadyRegistered = 712;
+constexpr Result kNotRegistered = 713;
 constexpr Result kCaptureInvalidated = 901;
 constexpr Result kCaptureIsolation = 905;
 constexpr Result kUnknown = 999;
@@ -219,15 +221,19 @@ STAND_IN Result cuIpcOpenMemHandle_v2(Address* memory, Handle handle, unsigned) 
 STAND_IN Result cuIpcCloseMemHandle(Address memory) {
   return stand_in::close(memory) ? kSuccess : kInvalidValue;
 }
-STAND_IN Result cuMemHostRegister_v2(void*, std::size_t, unsigned) {
+STAND_IN Result cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
   FAIL_IF_ASKED("cuMemHostRegister");
-  return kSuccess;
+  if (of_thread().current.empty()) return kInvalidContext;
+  return register_host(memory, bytes) ? kSuccess : kAlreadyRegistered;
 }
 STAND_IN Result cuMemHostGetDevicePointer_v2(Address* address, void* memory, unsigned) {
   *address = reinterpret_cast<std::uintptr_t>(memory);
   return kSuccess;
 }
-STAND_IN Result cuMemHostUnregister(void*) { return kSuccess; }
+STAND_IN Result cuMemHostUnregister(void* memory) {
+  if (of_thread().current.empty()) return kInvalidContext;
+  return unregister_host(memory) ? kSuccess : kNotRegistered;
+}
 
 STAND_IN Result cuStreamCreate(void** stream, unsigned) {
   if (of_thread().current.empty()) return kInvalidContext;

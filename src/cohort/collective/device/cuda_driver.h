@@ -67,8 +67,8 @@ class CudaDriver {
 
   // Memory of this process that GPUs may write and wait for: whole pages, once for all contexts.
   void register_host(void* memory, std::size_t bytes) const;
-  Address address_of_host(void* memory) const;  // in the current context
-  void unregister_host(void* memory) const noexcept;
+  Address address_of_host(void* memory) const;        // in the current context
+  void unregister_host(void* memory) const noexcept;  // with a context, any
 
   // On a stream; the host waits for nothing.
   void copy(Address to, Address from, std::size_t bytes, DeviceStream stream) const;

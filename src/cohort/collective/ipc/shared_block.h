@@ -75,6 +75,7 @@ class SharedBlock {
   std::size_t bytes_;
   int size_;
   const CudaDriver* registered_by_ = nullptr;
+  CudaDriver::Context registered_in_ = nullptr;
 };
 
 }  // namespace cohort::collective::ipc
