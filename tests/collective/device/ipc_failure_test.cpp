@@ -9,6 +9,7 @@
 #include "cohort/base/error.h"
 #include "cohort/base/message_of_test.h"
 #include "cohort/base/soon_test.h"
+#include "cohort/collective/form.h"
 #include "ipc_fixture.h"
 
 namespace cohort::collective::testing {
@@ -142,6 +143,45 @@ TEST(IpcWatch, AHostThatIsBlockedInALaunchGoesOnWhenAPeerFailsOrLeaves) {
       EXPECT_TRUE(rank.gpu.wait(rank.streams[0], soon()));
       host.barrier();
     });
+}
+
+// spawn() sees to it that everything was given back.
+TEST(IpcEnd, AGroupIsDestroyedOnAThreadWithoutADevice) {
+  SKIP_WITHOUT_STAND_IN();
+  for (const int size : {1, 2})
+    spawn(size, [&](Group& host) {
+      Rank rank(host, 2048);
+      rank.run(random_calls(size, 1, 10, 1000, 1), 1);
+      std::thread([&] { rank.group.reset(); }).join();
+      host.barrier();
+    });
+}
+
+// Memory is freed when all work of its GPU is done, and that may need a call of this thread.
+TEST(IpcEnd, ARankDoesNotFreeMemoryOnTheGpuOfAnother) {
+  SKIP_WITHOUT_STAND_IN();
+  spawn(2, [&](Group& host) {
+    Rank rank(host, 2048);
+    const auto other = ipc::form(host, rank.arithmetic, soon(), {.slot_bytes = 2048});
+    std::byte* data = rank.gpu.allocate(4096);
+    const auto call = [&] {
+      other->all_reduce(data, data, 1000, DataType::f32, ReduceOp::sum, rank.streams[0]);
+    };
+    if (host.rank() == 1) {
+      rank.group.reset();  // which rank 0 still has open
+      call();
+      host.barrier();
+    } else {
+      host.barrier();
+      rank.group.reset();  // now the memory of rank 1 may be freed
+      const auto alone = make_group_of_one();
+      ipc::form(*alone, rank.arithmetic, soon(), {.slot_bytes = 2048});
+      call();
+    }
+    EXPECT_TRUE(rank.gpu.wait(rank.streams[0], soon()));
+    other->check();
+    host.barrier();
+  });
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "ipc_fixture.h"
 
+#include <thread>
+
 #include "../spawn.h"
 #include "cohort/base/sanitized_test.h"
 #include "cohort/base/soon_test.h"
@@ -34,7 +36,12 @@ void spawn(int size, const std::function<void(Group& host)>& body) {
     const std::unique_ptr<Group> host = std::move(groups[static_cast<std::size_t>(rank)]);
     body(*host);
   });
-  ipc::Endpoint::release_retired();
+  std::thread([] {
+    for (std::size_t device = 0; device < Gpu::count(); ++device) {
+      CudaDriver::find()->use_device(static_cast<int>(device));
+      ipc::Endpoint::release_retired();
+    }
+  }).join();
   EXPECT_EQ(Gpu::stand_in_mappings(), 0) << "memory of GPUs was not given back";
 }
 

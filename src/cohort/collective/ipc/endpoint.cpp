@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <iterator>
 #include <system_error>
+#include <utility>
 
+#include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 
 namespace cohort::collective::ipc {
@@ -194,6 +197,7 @@ bool Endpoint::release() noexcept {
 }
 
 void Endpoint::retire(std::unique_ptr<Endpoint> endpoint) noexcept {
+  const CudaDriver::UseContext use(endpoint->driver_, endpoint->context_);
   {
     Retired& all = retired();
     const std::lock_guard lock(all.mutex);
@@ -203,9 +207,27 @@ void Endpoint::retire(std::unique_ptr<Endpoint> endpoint) noexcept {
 }
 
 void Endpoint::release_retired() noexcept {
+  CudaDriver::Context current = nullptr;
+  try {
+    if (const CudaDriver* driver = CudaDriver::find()) current = driver->current_context();
+  } catch (const Error& error) {  // at the end of the process the driver goes before this
+    log::debug("memory of GPUs is left to the driver: {}", error.message());
+    return;
+  }
   Retired& all = retired();
+  std::vector<std::unique_ptr<Endpoint>> own;
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto others =
+        std::stable_partition(all.endpoints.begin(), all.endpoints.end(),
+                              [&](const auto& endpoint) { return endpoint->context_ != current; });
+    std::move(others, all.endpoints.end(), std::back_inserter(own));
+    all.endpoints.erase(others, all.endpoints.end());
+  }
+  // Without the lock, as the driver may wait for work of this device.
+  std::erase_if(own, [](const auto& endpoint) { return endpoint->release(); });
   const std::lock_guard lock(all.mutex);
-  std::erase_if(all.endpoints, [](const auto& endpoint) { return endpoint->release(); });
+  std::move(own.begin(), own.end(), std::back_inserter(all.endpoints));
 }
 
 }  // namespace cohort::collective::ipc

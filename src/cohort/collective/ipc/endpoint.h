@@ -23,7 +23,8 @@ namespace cohort::collective::ipc {
 // Memory is freed in an order that no rank can break for another: a rank closes its peers' memory
 // when its own streams are past their last call, and frees its own when all peers have closed it or
 // are dead. A destructor may not wait for that, so what is left over goes to retire(), which keeps
-// it until a later group of this process is formed or ends.
+// it until a later group of this process is formed or ends on the same device. Not on another: the
+// driver frees when all work of the device is done, and that may need a call of the thread that frees.
 //
 // Threads: end_waits() from any thread; everything else from one at a time. The destructor joins the
 // threads of this class, which it has told to end or which have ended.
@@ -82,7 +83,7 @@ class Endpoint {
   // False while own streams or peers may still use what is here.
   bool release() noexcept;
   static void retire(std::unique_ptr<Endpoint> endpoint) noexcept;
-  static void release_retired() noexcept;
+  static void release_retired() noexcept;  // those of the current context that can be
 
  private:
   void set_words_ended();
