@@ -137,6 +137,22 @@ TEST_F(NcclFailure, FormingThatNeverEndsStopsAtTheDeadline) {
   EXPECT_TRUE(holds(text, "NCCL did not connect ranks 0, 1, 2: NCCL was not ready after ")) << text;
 }
 
+TEST_F(NcclFailure, FormingEndsWhenTheGroupBreaks) {
+  controls().never_ready = true;
+  const auto begin = std::chrono::steady_clock::now();
+  run_groups(2, [&](Group& group) {
+    std::thread other([&] {
+      while (group.rank() == 1 && controls().alive < 2) std::this_thread::yield();
+      if (group.rank() == 1) group.abort("the data set is gone");
+    });
+    const std::string text = message_of<PeerError>(
+        [&] { form(group, on_gpu(group.rank()), Deadline::after(seconds(60)), seconds(60)); });
+    EXPECT_TRUE(holds(text, "the data set is gone")) << text;
+    other.join();
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, seconds(20));
+}
+
 TEST_F(NcclFailure, ARankThatCannotConnectIsNamedOnAllAheadOfWhatTheOthersMet) {
   controls().failing_rank = 1;
   const std::string text = refusal<Error>(3, [](Group& group) { form_one(group, seconds(20)); });
@@ -241,6 +257,35 @@ TEST_F(NcclFailure, AbortEndsACallThatAnotherThreadIsIn) {
     stream.synchronize();
     group.barrier();
   });
+}
+
+// An older NCCL may launch on the thread that calls, and the stream may be full.
+TEST_F(NcclFailure, AbortEndsACallThatIsBlockedInALaunch) {
+  run_groups(2, [&](Group& group) {
+    const auto nccl = form_one(group, seconds(60));
+    group.barrier();
+    controls().launches_block = true;
+    const int before = controls().group_calls;
+    std::thread other([&] {
+      while (controls().group_calls == before) std::this_thread::yield();
+      nccl->abort("rank 7 is lost");
+    });
+    const Stream stream;
+    const std::string text = message_of<PeerError>([&] { add_once(*nccl, stream); });
+    EXPECT_TRUE(holds(text, "rank 7 is lost")) << text;
+    other.join();
+    EXPECT_EQ(message_of<PeerError>([&] { nccl->check(); }), text);
+    stream.synchronize();
+    group.barrier();
+  });
+}
+
+TEST_F(NcclFailure, CallsThatWouldBlockAreRefusedOnAllRanks) {
+  setenv("NCCL_COMM_BLOCKING", "1", 1);
+  const std::string text =
+      refusal<InvalidInput>(2, [](Group& group) { form_one(group, seconds(20)); });
+  unsetenv("NCCL_COMM_BLOCKING");
+  EXPECT_TRUE(holds(text, "ranks 0, 1 cannot use NCCL: NCCL_COMM_BLOCKING is 1")) << text;
 }
 
 TEST_F(NcclFailure, AbortEndsWhatAStreamWaitsFor) {

@@ -104,6 +104,13 @@ Facts facts_of(const Candidate& self) {
     facts.version = self.library->version();
     facts.may_share = may_share_gpu(facts.version) ? 1 : 0;
   }
+  // Also by NCCL's own configuration file, which is not looked at.
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
+  if (blocking != nullptr && std::string_view(blocking) != "0")
+    put_text(facts.problem,
+             fmt::format("NCCL_COMM_BLOCKING is {}, so that NCCL's calls would wait for peers, and "
+                         "nothing could end them: it must not be set",
+                         blocking));
   return facts;
 }
 

@@ -31,9 +31,10 @@ struct Participant {
 // A communicator of the ranks of `group`, each on the current CUDA device of its thread. Collective.
 // `group` must outlive it. `timeout`: how long a call waits for its peers to have made it.
 // Throws, alike on all ranks and with the rank's number: InvalidInput where a rank has no NCCL or
-// cannot take part, versions differ, or a GPU has several ranks and NCCL does not allow that; Error
-// with NCCL's own words where it fails; TimeoutError at the deadline, or a few seconds later where
-// ranks differ in what became of them. What the group throws passes through.
+// cannot take part, versions differ, a GPU has several ranks and NCCL does not allow that, or
+// NCCL_COMM_BLOCKING is set, which takes away every deadline; Error with NCCL's own words where it
+// fails; TimeoutError at the deadline, or a few seconds later where ranks differ in what became of
+// them. What the group throws passes through; where it breaks, forming ends at once.
 //
 // Beyond what a DeviceGroup says:
 // - In place: broadcast; all_reduce; all_gather_v with `in` its own place in `out` or nullptr;
