@@ -122,7 +122,11 @@ void Endpoint::end_replays() noexcept {
   try {
     replays_ = std::thread([this] {
       const CudaDriver::UseContext use(driver_, context_);
-      if (driver_.synchronize()) replays_over_ = true;
+      replays_over_ = driver_.synchronize();
+      if (!replays_over_)
+        log::write(
+            log::Level::error,
+            "memory of a GPU is kept: a group was destroyed while a CUDA graph was recorded");
     });
   } catch (const std::system_error& error) {
     log::write(log::Level::error,
