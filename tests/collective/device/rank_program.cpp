@@ -105,21 +105,21 @@ void script_of_rank(int rank, int size, char** argv) {
 void loop(DeviceGroup& device, Gpu& gpu, DeviceStream stream, const std::string& mode) {
   constexpr std::size_t kCount = 100'000;
   std::byte* data = gpu.allocate(kCount * sizeof(float));
-  const auto calls = [&] {
-    for (int i = 0; i < 20; ++i)
+  const auto calls = [&](int count) {
+    for (int i = 0; i < count; ++i)
       device.all_reduce(data, data, kCount, DataType::f32, ReduceOp::maximum, stream);
   };
   void* graph = nullptr;
   if (mode == "replays") {
     gpu.begin_capture(stream);
-    calls();
+    calls(5);
     graph = gpu.end_capture(stream);
   }
   while (true) {
     if (graph == nullptr)
-      calls();
+      calls(20);
     else
-      for (int i = 0; i < 5; ++i) gpu.launch(graph, stream);
+      for (int i = 0; i < 4; ++i) gpu.launch(graph, stream);
     while (mode != "ahead" && !gpu.wait(stream, Deadline::after(std::chrono::milliseconds(2))))
       if (mode != "watched") device.check();
   }
