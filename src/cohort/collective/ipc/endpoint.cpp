@@ -190,6 +190,7 @@ bool Endpoint::is_dead(int peer) const {
 bool Endpoint::release() noexcept {
   if (!closed_) {
     if (!is_idle()) return false;
+    if (replays_.joinable()) replays_.join();  // it has ended; the rest of this may never be freed
     const CudaDriver::UseContext use(driver_, context_);
     close_peers();
     block_->state(rank_).closed = 1;
