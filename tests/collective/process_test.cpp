@@ -18,6 +18,7 @@
 namespace cohort::collective {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
@@ -80,6 +81,17 @@ TEST_P(KilledRank, IsNamedByAllOthersWithin100Ms) {
   EXPECT_LT(median, kSanitized ? 1000 : 100);
   // Every round maps tens of megabytes.
   EXPECT_LT(shared_memory_kb() - memory_before, 64 * 1024);
+}
+
+TEST(CollectiveProcess, ADeathIsKnownWithoutACall) {
+  cluster::StoreServer store;
+  auto ranks = start(3, store, "idle", "idle");
+  ranks[1]->signal(SIGKILL);
+  for (const int rank : {0, 2}) {
+    EXPECT_THAT(ranks[rank]->line(std::chrono::seconds(10)),
+                AllOf(HasSubstr("error rank 1 (worker/1"), HasSubstr("died")));
+    EXPECT_EQ(ranks[rank]->wait(), 0);
+  }
 }
 
 TEST(CollectiveProcess, AStoppedRankIsNamedAtTheDeadline) {

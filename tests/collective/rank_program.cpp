@@ -2,6 +2,7 @@
 // usage: collective_rank RANK SIZE STORE_HOST STORE_PORT ID MODE
 //   loop   collectives of all sizes until one fails; prints "error TEXT"
 //   once   one barrier
+//   idle   makes no call until the group is known to be broken; prints "error TEXT"
 //   brief  as loop, with a deadline of 300 ms a call
 //   tcp-loop, tcp-brief: the same, as if each rank had a host of its own
 //   pairs-loop, pairs-brief: the same, as if each two ranks had one
@@ -14,6 +15,8 @@
 //   joins by its environment, as if each rank had a host of its own; prints "rate N" every second,
 //   the number of all_reduces of 1 MB in it
 // Prints "ready" when the group stands.
+#include <poll.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -218,6 +221,11 @@ int main(int argc, char** argv) {
   announce();
   if (mode == "once") {
     group->barrier();
+    return 0;
+  }
+  if (mode == "idle") {
+    while (!group->failure()) ::poll(nullptr, 0, 1);
+    std::printf("error %s\n", group->failure()->c_str());
     return 0;
   }
   loop_until_error(*group, std::chrono::milliseconds(mode == "brief" ? 300 : 20'000));

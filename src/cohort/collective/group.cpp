@@ -398,6 +398,11 @@ void Group::use_device(std::unique_ptr<DeviceGroup> device) {
 }
 DeviceGroup* Group::device() const { return state_->device.get(); }
 
+std::optional<std::string> Group::failure() const {
+  const auto failure = state_->backend->failure();
+  return failure ? std::optional(failure->text) : std::nullopt;
+}
+
 void Group::abort(const std::string& reason) noexcept {
   state_->backend->abort(reason);
   state_->end_device(reason);

@@ -159,6 +159,10 @@ class Group {
   void use_device(std::unique_ptr<DeviceGroup> device);
   DeviceGroup* device() const;
 
+  // What has broken the group, as far as this rank knows without a call; nothing while it works.
+  // Waits for nothing: for threads that watch. Of ranks on other hosts it may learn only by a call.
+  std::optional<std::string> failure() const;
+
   // Breaks the group on every rank, on purpose.
   void abort(const std::string& reason) noexcept;
 

@@ -55,6 +55,11 @@ int Gpu::stand_in_mappings() {
   return reinterpret_cast<int (*)()>(symbol)();
 }
 
+int Gpu::stand_in_blocked_calls() {
+  void* symbol = find_symbol("cohort_stand_in_cuda_blocked_calls");
+  return reinterpret_cast<int (*)()>(symbol)();
+}
+
 Gpu::Gpu(int ordinal) : driver_(found()) { driver_.use_device(ordinal); }
 
 Gpu::~Gpu() {

@@ -18,6 +18,7 @@ class Gpu {
   // Of the stand-in: this thread's call of that name fails from now on; "": none.
   static void fail_call(const char* name);
   static int stand_in_mappings();
+  static int stand_in_blocked_calls();  // hosts that wait for a stream that is full
 
   explicit Gpu(int ordinal);  // becomes this thread's
   Gpu(const Gpu&) = delete;

@@ -4,7 +4,10 @@
 //   pair-script      the same, with two ranks, 2 RANK and 2 RANK + 1, as threads of this process
 //   loop             all_reduces until check() throws; prints "error TEXT", then "ended" when the
 //                    stream has gone on, and "gone" when the group is destroyed
-//   watched          the same, where a thread that learns of a death from the Group calls abort()
+//   ahead            as loop, but waits for nothing: the host is blocked when the stream is full
+//   replays          as loop, but replays a CUDA graph, and destroys the group as soon as check() has
+//                    thrown
+//   watched          as loop, where a thread that learns of a death from the Group calls abort()
 //   refused-CALL-R   forms a group while the driver refuses CALL to rank R; prints "error TEXT"
 // Prints "ready" when the Group of the host's memory stands.
 #include <poll.h>
@@ -98,25 +101,37 @@ void script_of_rank(int rank, int size, char** argv) {
   }
 }
 
-// Calls until the stream stands still or check() throws.
-void loop(DeviceGroup& device, Gpu& gpu, DeviceStream stream, bool checks) {
+// Calls until the group has failed; in time, or as far ahead of the GPU as its queue lets the host.
+void loop(DeviceGroup& device, Gpu& gpu, DeviceStream stream, const std::string& mode) {
   constexpr std::size_t kCount = 100'000;
   std::byte* data = gpu.allocate(kCount * sizeof(float));
-  while (true) {
-    for (int i = 0; i < 20; ++i)
+  const auto calls = [&](int count) {
+    for (int i = 0; i < count; ++i)
       device.all_reduce(data, data, kCount, DataType::f32, ReduceOp::maximum, stream);
-    while (!gpu.wait(stream, Deadline::after(std::chrono::milliseconds(2))))
-      if (checks) device.check();
+  };
+  void* graph = nullptr;
+  if (mode == "replays") {
+    gpu.begin_capture(stream);
+    calls(5);
+    graph = gpu.end_capture(stream);
+  }
+  while (true) {
+    if (graph == nullptr)
+      calls(20);
+    else
+      for (int i = 0; i < 4; ++i) gpu.launch(graph, stream);
+    while (mode != "ahead" && !gpu.wait(stream, Deadline::after(std::chrono::milliseconds(2))))
+      if (mode != "watched") device.check();
   }
 }
 
-int run_until_error(Group& group, bool watched) {
+int run_until_error(Group& group, const std::string& mode) {
   Gpu gpu(group.rank() % static_cast<int>(Gpu::count()));
   const DeviceStream stream = gpu.make_stream();
-  auto device =
-      ipc::form(group, std::make_shared<HostArithmetic>(gpu), soon(), {.slot_bytes = 65536});
+  const auto arithmetic = std::make_shared<HostArithmetic>(gpu);
+  auto device = ipc::form(group, arithmetic, soon(), {.slot_bytes = 65536});
   std::thread watch;
-  if (watched)
+  if (mode == "watched")
     watch = std::thread([&] {
       try {
         while (true) group.barrier({soon()});
@@ -126,14 +141,18 @@ int run_until_error(Group& group, bool watched) {
     });
   print("ready");
   try {
-    loop(*device, gpu, stream, !watched);
+    loop(*device, gpu, stream, mode);
   } catch (const Error& error) {
     print(std::string("error ") + error.what());
   }
-  if (watched) watch.join();
+  if (mode == "watched") watch.join();
+  const auto end_group = [&] {
+    device.reset();
+    print("gone");
+  };
+  if (mode == "replays") end_group();
   print(gpu.wait(stream, Deadline::after(std::chrono::seconds(10))) ? "ended" : "stuck");
-  device.reset();
-  print("gone");
+  if (device) end_group();
   return 0;
 }
 
@@ -173,5 +192,5 @@ int main(int argc, char** argv) {
   }
   const auto group = join(rank, size, argv);
   if (mode.starts_with("refused-")) return run_refused(*group, mode);
-  return run_until_error(*group, mode == "watched");
+  return run_until_error(*group, mode);
 }

@@ -62,9 +62,11 @@ std::unique_ptr<DeviceGroup> form_one(Group& group, std::chrono::milliseconds ti
 
 void NcclTest::SetUp() {
   unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+  unsetenv("NCCL_COMM_BLOCKING");
   controls().version = 22809;
   controls().polls = 0;
   controls().never_ready = false;
+  controls().launches_block = false;
   controls().failing_rank = -1;
   controls().no_id = false;
   controls().set_graphs_alive(false);

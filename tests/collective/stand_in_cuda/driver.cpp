@@ -1,7 +1,7 @@
 // A stand-in for libcuda.so.1, for tests on machines without a GPU: memory of the host takes the
 // place of a GPU's, and threads that of its streams. Only what Cohort's driver calls and their tests
-// need, and as strict as the driver where Cohort must be careful: freeing memory waits for all
-// streams of the device, memory of the own process cannot be opened, an event of a capture means
+// need, and as strict as the driver where Cohort must be careful: a stream takes only so much ahead of
+// it, freeing memory waits for all streams of the device, memory of the own process cannot be opened, an event of a capture means
 // nothing outside it.
 #include <sched.h>
 #include <unistd.h>
@@ -27,6 +27,9 @@ constexpr Result kOutOfMemory = 2;
 constexpr Result kInvalidDevice = 101;
 constexpr Result kInvalidContext = 201;
 constexpr Result kNotReady = 600;
+constexpr Result kAlreadyRegistered = 712;
+constexpr Result kNotRegistered = 713;
+constexpr Result kCaptureInvalidated = 901;
 constexpr Result kCaptureIsolation = 905;
 constexpr Result kUnknown = 999;
 
@@ -61,6 +64,11 @@ OfThread& of_thread() {
 Stream* stream_of(void* handle) {
   if (handle != nullptr) return static_cast<Stream*>(handle);
   return of_thread().current.empty() ? nullptr : of_thread().current.back()->null_stream;
+}
+
+bool is_invalid(Stream& stream) {
+  const auto capture = stream.capture();
+  return capture && capture->invalid;
 }
 
 struct MemOp {
@@ -106,6 +114,7 @@ struct Graph {
 // For tests: the named call of this thread fails from now on; "" none.
 STAND_IN void cohort_stand_in_cuda_fail(const char* call) { of_thread().fails = call; }
 STAND_IN int cohort_stand_in_cuda_mappings() { return mappings(); }
+STAND_IN int cohort_stand_in_cuda_blocked_calls() { return blocked_calls(); }
 
 STAND_IN Result cuInit(unsigned) { return kSuccess; }
 STAND_IN Result cuGetErrorName(Result, const char** name) {
@@ -170,6 +179,11 @@ STAND_IN Result cuCtxGetDevice(int* device) {
   *device = of_thread().current.back()->device;
   return kSuccess;
 }
+STAND_IN Result cuCtxSynchronize() {
+  if (of_thread().current.empty()) return kInvalidContext;
+  await_idle(of_thread().current.back()->device);
+  return kSuccess;
+}
 STAND_IN Result cuCtxEnablePeerAccess(void* peer, unsigned) {
   FAIL_IF_ASKED("cuCtxEnablePeerAccess");
   return of_thread().current.empty() || peer == of_thread().current.back() ? kInvalidContext
@@ -207,15 +221,19 @@ STAND_IN Result cuIpcOpenMemHandle_v2(Address* memory, Handle handle, unsigned) 
 STAND_IN Result cuIpcCloseMemHandle(Address memory) {
   return stand_in::close(memory) ? kSuccess : kInvalidValue;
 }
-STAND_IN Result cuMemHostRegister_v2(void*, std::size_t, unsigned) {
+STAND_IN Result cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned) {
   FAIL_IF_ASKED("cuMemHostRegister");
-  return kSuccess;
+  if (of_thread().current.empty()) return kInvalidContext;
+  return register_host(memory, bytes) ? kSuccess : kAlreadyRegistered;
 }
 STAND_IN Result cuMemHostGetDevicePointer_v2(Address* address, void* memory, unsigned) {
   *address = reinterpret_cast<std::uintptr_t>(memory);
   return kSuccess;
 }
-STAND_IN Result cuMemHostUnregister(void*) { return kSuccess; }
+STAND_IN Result cuMemHostUnregister(void* memory) {
+  if (of_thread().current.empty()) return kInvalidContext;
+  return unregister_host(memory) ? kSuccess : kNotRegistered;
+}
 
 STAND_IN Result cuStreamCreate(void** stream, unsigned) {
   if (of_thread().current.empty()) return kInvalidContext;
@@ -227,9 +245,12 @@ STAND_IN Result cuStreamDestroy_v2(void* stream) {
   return kSuccess;
 }
 STAND_IN Result cuMemcpyAsync(Address to, Address from, std::size_t bytes, void* stream) {
-  FAIL_IF_ASKED("cuMemcpyAsync");
   Stream* const on = stream_of(stream);
   if (on == nullptr) return kInvalidContext;
+  if (is_invalid(*on)) return kCaptureInvalidated;
+  if (const auto capture = on->capture(); capture && of_thread().fails == "cuMemcpyAsync")
+    capture->invalid = true;
+  FAIL_IF_ASKED("cuMemcpyAsync");
   on->put([=] {
     if (on->races)
       copy_unseen(to, from, bytes);
@@ -243,19 +264,24 @@ STAND_IN Result cuStreamBatchMemOp_v2(void* stream, unsigned count, const MemOp*
   Stream* const on = stream_of(stream);
   if (on == nullptr) return kInvalidContext;
   if (count > 255) return kInvalidValue;
+  if (is_invalid(*on)) return kCaptureInvalidated;
+  Launch launch;
   for (unsigned i = 0; i < count; ++i) {
     const MemOp operation = operations[i];
     const auto value = static_cast<std::uint32_t>(operation.value);
     if (operation.operation == 1 && operation.flags == 2)
-      on->put([=] { await_word(*on, operation.address, value); });
+      launch.push_back([=] { await_word(*on, operation.address, value); });
     else if (operation.operation == 2 && operation.flags == 0)
-      on->put([=] { *reinterpret_cast<std::atomic<std::uint32_t>*>(operation.address) = value; });
+      launch.push_back(
+          [=] { *reinterpret_cast<std::atomic<std::uint32_t>*>(operation.address) = value; });
     else
       return kInvalidValue;
   }
+  on->put_all(std::move(launch));
   return kSuccess;
 }
 STAND_IN Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* data) {
+  if (is_invalid(*stream_of(stream))) return kCaptureInvalidated;
   stream_of(stream)->put([=] { function(data); });
   return kSuccess;
 }
@@ -269,6 +295,7 @@ STAND_IN Result cuEventDestroy_v2(void* event) {
   return kSuccess;
 }
 STAND_IN Result cuEventRecord(void* handle, void* stream) {
+  if (is_invalid(*stream_of(stream))) return kCaptureInvalidated;
   auto point = std::make_shared<Point>();
   point->capture = stream_of(stream)->capture();
   if (!point->capture)
@@ -292,6 +319,7 @@ STAND_IN Result cuEventQuery(void* handle) {
 }
 STAND_IN Result cuStreamWaitEvent(void* stream, void* handle, unsigned) {
   Stream* const on = stream_of(stream);
+  if (is_invalid(*on)) return kCaptureInvalidated;
   auto& event = *static_cast<Event*>(handle);
   const std::lock_guard lock(event.mutex);
   const std::shared_ptr<Point> point = event.last;
@@ -315,8 +343,8 @@ STAND_IN Result cuStreamGetCaptureInfo_v2(void* stream, int* status, std::uint64
   Stream* const on = stream_of(stream);
   if (on == nullptr) return kInvalidContext;
   const auto capture = on->capture();
-  *status = capture ? 1 : 0;
-  if (capture) *id = capture->id;
+  *status = !capture ? 0 : capture->invalid ? 2 : 1;
+  if (*status == 1) *id = capture->id;
   return kSuccess;
 }
 STAND_IN Result cuStreamBeginCapture_v2(void* stream, int) {
@@ -330,6 +358,7 @@ STAND_IN Result cuStreamEndCapture(void* stream, void** graph) {
   const auto capture = stream_of(stream)->capture();
   if (!capture) return kInvalidValue;
   end_capture(capture);
+  if (capture->invalid) return kCaptureInvalidated;
   *graph = new Graph{capture->work};
   return kSuccess;
 }

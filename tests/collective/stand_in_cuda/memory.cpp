@@ -21,6 +21,7 @@ struct Mapping {
 struct Mappings {
   std::mutex mutex;
   std::map<std::uint64_t, Mapping> by_address;
+  std::map<std::uintptr_t, std::size_t> registered;  // bytes of the host's, by address
 };
 Mappings& all_mappings() {
   static Mappings& all = *new Mappings;
@@ -84,10 +85,26 @@ std::uint64_t open(const Handle& handle) {
 
 bool close(std::uint64_t memory) { return remove(memory, false); }
 
+bool register_host(void* memory, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  Mappings& all = all_mappings();
+  const std::lock_guard lock(all.mutex);
+  for (const auto& [other, size] : all.registered)
+    if (begin < other + size && other < begin + bytes) return false;
+  all.registered[begin] = bytes;
+  return true;
+}
+
+bool unregister_host(void* memory) {
+  Mappings& all = all_mappings();
+  const std::lock_guard lock(all.mutex);
+  return all.registered.erase(reinterpret_cast<std::uintptr_t>(memory)) == 1;
+}
+
 int mappings() {
   Mappings& all = all_mappings();
   const std::lock_guard lock(all.mutex);
-  return static_cast<int>(all.by_address.size());
+  return static_cast<int>(all.by_address.size() + all.registered.size());
 }
 
 }  // namespace stand_in

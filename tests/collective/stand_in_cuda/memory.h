@@ -22,7 +22,10 @@ bool free(std::uint64_t memory);
 bool handle_of(std::uint64_t memory, Handle& handle);
 std::uint64_t open(const Handle& handle);  // 0: not to be had
 bool close(std::uint64_t memory);
-// What is allocated or opened and not given back.
+// Memory of the host that GPUs may reach; false: some of it is registered already, or not.
+bool register_host(void* memory, std::size_t bytes);
+bool unregister_host(void* memory);
+// What is allocated, opened or registered, and not given back.
 int mappings();
 
 }  // namespace stand_in

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 namespace stand_in {
 
 namespace {
+
+constexpr std::size_t kMostLaunches = 1000;  // NVIDIA's driver takes about as many
+
+std::atomic<int> blocked{0};
 
 struct AllStreams {
   std::mutex mutex;
@@ -38,23 +43,24 @@ void Stream::destroy() {
   changed_.notify_all();
 }
 
-void Stream::put(Work work) {
-  const std::lock_guard lock(mutex_);
+void Stream::put_all(Launch launch) {
+  std::unique_lock lock(mutex_);
   if (capture_) {
-    capture_->work.push_back(std::move(work));
+    std::ranges::move(launch, std::back_inserter(capture_->work));
     return;
   }
-  work_.push_back(std::move(work));
+  if (launches_.size() >= kMostLaunches) {
+    ++blocked;
+    changed_.wait(lock, [&] { return launches_.size() < kMostLaunches; });
+    --blocked;
+  }
+  launches_.push_back(std::move(launch));
   changed_.notify_all();
-}
-
-void Stream::put_all(const std::vector<Work>& work) {
-  for (const Work& one : work) put(one);
 }
 
 bool Stream::idle() {
   const std::lock_guard lock(mutex_);
-  return work_.empty() && !busy_;
+  return launches_.empty() && !busy_;
 }
 
 std::shared_ptr<Capture> Stream::capture() {
@@ -70,19 +76,22 @@ void Stream::set_capture(std::shared_ptr<Capture> capture) {
 void Stream::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return !work_.empty() || ends_; });
-    if (work_.empty()) break;
-    const Work work = std::move(work_.front());
-    work_.pop_front();
+    changed_.wait(lock, [&] { return !launches_.empty() || ends_; });
+    if (launches_.empty()) break;
+    const Launch launch = std::move(launches_.front());
+    launches_.pop_front();
+    if (launches_.size() + 1 == kMostLaunches) changed_.notify_all();
     busy_ = true;
     lock.unlock();
-    work();
+    for (const Work& work : launch) work();
     lock.lock();
     busy_ = false;
   }
   lock.unlock();
   delete this;
 }
+
+int blocked_calls() { return blocked; }
 
 void await_idle(int device) {
   AllStreams& all = all_streams();

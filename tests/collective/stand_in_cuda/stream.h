@@ -14,11 +14,13 @@
 namespace stand_in {
 
 using Work = std::function<void()>;
+using Launch = std::vector<Work>;  // what one call of the driver puts on a stream
 
 // What streams have been given since a capture began, as one list in the order of the calls.
 struct Capture {
   std::uint64_t id = 0;
   std::vector<Work> work;
+  std::atomic<bool> invalid = false;  // a call has failed: takes no more, and gives no graph
 };
 
 // A point in a stream's work. Shared by the event, the stream and those that wait for it.
@@ -41,8 +43,10 @@ class Stream {
   void destroy();
   int device() const { return device_; }
 
-  void put(Work work);  // does it later, or writes it into the capture that is under way
-  void put_all(const std::vector<Work>& work);
+  // Does it later, or writes it into the capture that is under way. Waits while the stream has as
+  // many launches ahead of it as it can hold, as the driver does.
+  void put(Work work) { put_all({std::move(work)}); }
+  void put_all(Launch launch);
   bool idle();
 
   // A wait of it was ended by force: from then on it may race with streams of peers.
@@ -58,12 +62,14 @@ class Stream {
   const int device_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Work> work_;
+  std::deque<Launch> launches_;
   bool busy_ = false;
   bool ends_ = false;
   std::shared_ptr<Capture> capture_;
 };
 
+// How many calls wait now for a stream that is full.
+int blocked_calls();
 // Waits until the streams of a device have nothing to do, as the driver does before it frees memory.
 void await_idle(int device);
 // Every stream that takes part in it leaves it.

@@ -12,12 +12,13 @@ namespace cohort::collective::nccl::testing {
 // What a test asks of it; for all communicators of the process.
 struct Controls {
   std::atomic<int> version{22809};
-  std::atomic<int> polls{0};             // how often a call is said to be in progress
-  std::atomic<bool> never_ready{false};  // calls, and communicators, stay in progress
-  std::atomic<int> failing_rank{-1};     // whose communicator is not made
-  std::atomic<bool> no_id{false};        // ncclGetUniqueId fails
-  std::atomic<int> alive{0};             // communicators that were made and not aborted
-  std::atomic<int> group_calls{0};       // ncclGroupEnd
+  std::atomic<int> polls{0};                // how often a call is said to be in progress
+  std::atomic<bool> never_ready{false};     // calls, and communicators, stay in progress
+  std::atomic<bool> launches_block{false};  // ncclGroupEnd returns when its communicator is aborted
+  std::atomic<int> failing_rank{-1};        // whose communicator is not made
+  std::atomic<bool> no_id{false};           // ncclGetUniqueId fails
+  std::atomic<int> alive{0};                // communicators that were made and not aborted
+  std::atomic<int> group_calls{0};          // ncclGroupEnd
 
   // CUDA graphs that hold calls: as long as there are some, ncclCommAbort does not return.
   void set_graphs_alive(bool value) {

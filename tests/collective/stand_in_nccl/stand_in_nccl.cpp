@@ -39,10 +39,13 @@ Result end_group() {
   ++controls().group_calls;
   Result result = Result::success;
   for (auto& [member, batch] : grouped) {
-    const std::lock_guard lock(member->world->mutex);
-    member->polls = controls().never_ready ? 1 : controls().polls.load();
-    if (member->polls > 0) result = Result::in_progress;
-    member->put(std::move(batch));
+    {
+      const std::lock_guard lock(member->world->mutex);
+      member->polls = controls().never_ready ? 1 : controls().polls.load();
+      if (member->polls > 0) result = Result::in_progress;
+      member->put(std::move(batch));
+    }
+    if (controls().launches_block) member->block_launch();
   }
   grouped.clear();
   return result;
@@ -144,6 +147,7 @@ Result ncclCommAbort(Comm comm) {
     if (process().members.erase(member) == 0) return Result::invalid_argument;
   }
   member->stop();
+  member->wait_for_launches();
   controls().wait_for_graphs();
   delete member;
   --controls().alive;

@@ -86,6 +86,19 @@ void Member::put(Batch batch) {
   world->changed.notify_all();
 }
 
+void Member::block_launch() {
+  Lock lock(world->mutex);
+  ++blocked_;
+  world->changed.wait(lock, [this] { return aborted_; });
+  --blocked_;
+  world->changed.notify_all();
+}
+
+void Member::wait_for_launches() {
+  Lock lock(world->mutex);
+  world->changed.wait(lock, [this] { return blocked_ == 0; });
+}
+
 void Member::work() {
   Lock lock(world->mutex);
   while (true) {

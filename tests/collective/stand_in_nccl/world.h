@@ -74,6 +74,9 @@ struct Member {
   ~Member();              // stops
   void stop();            // ends what is under way
   void put(Batch batch);  // under the world's lock
+  // As a launch on a stream that is full: until stop(). wait_for_launches() returns when none waits.
+  void block_launch();
+  void wait_for_launches();
 
   const std::shared_ptr<World> world;
   const int rank;
@@ -90,6 +93,7 @@ struct Member {
   bool wait(Lock& lock, const bool& done);  // false: aborted
 
   bool aborted_ = false;
+  int blocked_ = 0;  // launches
   std::uint64_t sequence_ = 0;
   std::deque<Batch> queue_;
   std::thread worker_;  // last: it uses the others

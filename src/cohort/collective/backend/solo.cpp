@@ -43,6 +43,7 @@ class SoloBackend : public Backend {
   std::unique_ptr<Backend> subgroup(std::span<const int>, const std::string&, Deadline) override {
     return make_solo_backend();
   }
+  std::optional<Failure> failure() override { return std::nullopt; }
   void abort(const std::string&) noexcept override {}
   void leave() noexcept override {}
 };

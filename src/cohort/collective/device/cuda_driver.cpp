@@ -21,6 +21,8 @@ using CudaDevice = int;
 constexpr CudaResult kSuccess = 0;
 constexpr CudaResult kNotReady = 600;
 constexpr CudaResult kPeerAccessAlreadyEnabled = 704;
+constexpr CudaResult kFirstOfCapture = 900;  // what is not allowed while a stream is captured
+constexpr CudaResult kLastOfCapture = 908;
 
 constexpr unsigned kIpcLazyEnablePeerAccess = 1;
 constexpr unsigned kHostRegisterPortable = 1;
@@ -28,6 +30,7 @@ constexpr unsigned kHostRegisterDeviceMap = 2;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr unsigned kWaitValueAnd = 2;
 constexpr int kCaptureActive = 1;
+constexpr int kCaptureInvalidated = 2;
 constexpr std::size_t kMaxBatch = 128;  // the driver takes fewer than 256
 
 struct CudaIpcHandle {  // passed by value
@@ -62,6 +65,7 @@ struct CudaDriver::Calls {
   CudaResult (*context_push)(Context);
   CudaResult (*context_pop)(Context*);
   CudaResult (*context_device)(CudaDevice*);
+  CudaResult (*context_synchronize)();
   CudaResult (*enable_peer)(Context, unsigned);
   CudaResult (*allocate)(Address*, std::size_t);
   CudaResult (*free)(Address);
@@ -107,6 +111,7 @@ std::string CudaDriver::Calls::resolve(void* library) {
   get(context_push, "cuCtxPushCurrent_v2");
   get(context_pop, "cuCtxPopCurrent_v2");
   get(context_device, "cuCtxGetDevice");
+  get(context_synchronize, "cuCtxSynchronize");
   get(enable_peer, "cuCtxEnablePeerAccess");
   get(allocate, "cuMemAlloc_v2");
   get(free, "cuMemFree_v2");
@@ -221,6 +226,11 @@ void CudaDriver::enable_peer_access(Context peer) const {
   if (result != kPeerAccessAlreadyEnabled) check(result, "cuCtxEnablePeerAccess");
 }
 
+bool CudaDriver::synchronize() const noexcept {
+  const CudaResult result = calls_->context_synchronize();
+  return result < kFirstOfCapture || result > kLastOfCapture;
+}
+
 CudaDriver::Address CudaDriver::allocate(std::size_t bytes) const {
   Address memory = 0;
   check(calls_->allocate(&memory, bytes), "cuMemAlloc");
@@ -306,6 +316,7 @@ std::uint64_t CudaDriver::capture_of(DeviceStream stream) const {
   std::uint64_t id = 0;
   check(calls_->capture_info(stream, &status, &id, nullptr, nullptr, nullptr),
         "cuStreamGetCaptureInfo");
+  if (status == kCaptureInvalidated) return kBrokenCapture;
   return status == kCaptureActive ? id : 0;
 }
 

@@ -52,6 +52,9 @@ class CudaDriver {
   void use_device(int ordinal) const;
   // Lets this context's kernels and copies reach memory of `peer`, a context of this process.
   void enable_peer_access(Context peer) const;
+  // Waits for all work of the context, also replays of graphs. True when there is none any more, also
+  // after an error that ends the context; false where a capture that is under way forbids the wait.
+  bool synchronize() const noexcept;
 
   Address allocate(std::size_t bytes) const;
   // Waits for all work of the context: never while a stream may be stuck.
@@ -64,8 +67,8 @@ class CudaDriver {
 
   // Memory of this process that GPUs may write and wait for: whole pages, once for all contexts.
   void register_host(void* memory, std::size_t bytes) const;
-  Address address_of_host(void* memory) const;  // in the current context
-  void unregister_host(void* memory) const noexcept;
+  Address address_of_host(void* memory) const;        // in the current context
+  void unregister_host(void* memory) const noexcept;  // with a context, any
 
   // On a stream; the host waits for nothing.
   void copy(Address to, Address from, std::size_t bytes, DeviceStream stream) const;
@@ -78,6 +81,8 @@ class CudaDriver {
   bool reached(Event event) const noexcept;  // also true after an error that ends the context
   void destroy(Event event) const noexcept;
   // The number of the capture into a CUDA graph that the stream takes part in; 0: none.
+  // kBrokenCapture: one that a refused call has ended, which refuses everything until it is closed.
+  static constexpr std::uint64_t kBrokenCapture = ~std::uint64_t{0};
   std::uint64_t capture_of(DeviceStream stream) const;
 
   // Makes a context this thread's while it lives.

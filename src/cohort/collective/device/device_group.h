@@ -22,8 +22,9 @@ using DeviceStream = void*;
 //
 // Threads: one at a time, but abort() from any; ranks make the same calls in the same order.
 // Failure: PeerError, TimeoutError and ProtocolError as Group's; after one of them every call throws.
-// What breaks while the GPU works is thrown by check(), or by a later call. The destructor does not
-// throw, and ends what is under way.
+// What breaks while the GPU works is thrown by check(), or by a later call; a thread of the group
+// notices it, too, and ends the calls under way, so that a host that is blocked in a launch comes
+// back. The destructor does not throw, and ends what is under way.
 class DeviceGroup {
  public:
   virtual ~DeviceGroup() = default;

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <bit>
 #include <chrono>
+#include <iterator>
 #include <system_error>
+#include <utility>
 
+#include "cohort/base/error.h"
 #include "cohort/base/log/log.h"
 
 namespace cohort::collective::ipc {
@@ -56,17 +59,19 @@ Endpoint::Endpoint(const CudaDriver& driver, int rank, int size, std::size_t slo
 }
 
 Endpoint::~Endpoint() {
+  if (replays_.joinable()) replays_.join();
+  const CudaDriver::UseContext use(driver_, context_);
+  close_peers();
+  driver_.destroy(last_call_);
+  driver_.destroy(last_captured_);
+  driver_.free(staging_);
+  // Not earlier: what still waits on a stream would keep free() waiting.
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
   }
   wake_.notify_all();
   if (ending_.joinable()) ending_.join();
-  const CudaDriver::UseContext use(driver_, context_);
-  close_peers();
-  driver_.destroy(last_call_);
-  driver_.destroy(last_captured_);
-  driver_.free(staging_);
   block_.reset();
 }
 
@@ -112,14 +117,36 @@ void Endpoint::leave(DeviceStream stream) {
   if (capture != 0) last_capture_ = capture;
 }
 
+void Endpoint::end_replays() noexcept {
+  if (last_capture_ == 0 || replays_.joinable()) return;
+  try {
+    replays_ = std::thread([this] {
+      const CudaDriver::UseContext use(driver_, context_);
+      replays_over_ = driver_.synchronize();
+      if (!replays_over_)
+        log::write(
+            log::Level::error,
+            "memory of a GPU is kept: a group was destroyed while a CUDA graph was recorded");
+    });
+  } catch (const std::system_error& error) {
+    log::write(log::Level::error,
+               fmt::format("memory of a GPU is kept: no thread to wait for the end of its use: {}",
+                           error.what()));
+  }
+}
+
 bool Endpoint::is_idle() const noexcept {
+  if (last_capture_ != 0 && !replays_over_) return false;
   const CudaDriver::UseContext use(driver_, context_);
   return !called_ || driver_.reached(last_call_);
 }
 
-void Endpoint::await_idle(Deadline deadline) const {
-  // The driver's own wait knows no deadline.
-  while (!is_idle() && !deadline.expired()) ::poll(nullptr, 0, 1);
+bool Endpoint::await_idle(Deadline deadline) const {
+  while (!is_idle()) {
+    if (deadline.expired()) return false;
+    ::poll(nullptr, 0, 1);
+  }
+  return true;
 }
 
 void Endpoint::end_waits() noexcept {
@@ -163,6 +190,7 @@ bool Endpoint::is_dead(int peer) const {
 bool Endpoint::release() noexcept {
   if (!closed_) {
     if (!is_idle()) return false;
+    if (replays_.joinable()) replays_.join();  // it has ended; the rest of this may never be freed
     const CudaDriver::UseContext use(driver_, context_);
     close_peers();
     block_->state(rank_).closed = 1;
@@ -174,6 +202,7 @@ bool Endpoint::release() noexcept {
 }
 
 void Endpoint::retire(std::unique_ptr<Endpoint> endpoint) noexcept {
+  const CudaDriver::UseContext use(endpoint->driver_, endpoint->context_);
   {
     Retired& all = retired();
     const std::lock_guard lock(all.mutex);
@@ -183,9 +212,27 @@ void Endpoint::retire(std::unique_ptr<Endpoint> endpoint) noexcept {
 }
 
 void Endpoint::release_retired() noexcept {
+  CudaDriver::Context current = nullptr;
+  try {
+    if (const CudaDriver* driver = CudaDriver::find()) current = driver->current_context();
+  } catch (const Error& error) {  // at the end of the process the driver goes before this
+    log::debug("memory of GPUs is left to the driver: {}", error.message());
+    return;
+  }
   Retired& all = retired();
+  std::vector<std::unique_ptr<Endpoint>> own;
+  {
+    const std::lock_guard lock(all.mutex);
+    const auto others =
+        std::stable_partition(all.endpoints.begin(), all.endpoints.end(),
+                              [&](const auto& endpoint) { return endpoint->context_ != current; });
+    std::move(others, all.endpoints.end(), std::back_inserter(own));
+    all.endpoints.erase(others, all.endpoints.end());
+  }
+  // Without the lock, as the driver may wait for work of this device.
+  std::erase_if(own, [](const auto& endpoint) { return endpoint->release(); });
   const std::lock_guard lock(all.mutex);
-  std::erase_if(all.endpoints, [](const auto& endpoint) { return endpoint->release(); });
+  std::move(own.begin(), own.end(), std::back_inserter(all.endpoints));
 }
 
 }  // namespace cohort::collective::ipc

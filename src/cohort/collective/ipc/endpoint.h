@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
@@ -22,9 +23,11 @@ namespace cohort::collective::ipc {
 // Memory is freed in an order that no rank can break for another: a rank closes its peers' memory
 // when its own streams are past their last call, and frees its own when all peers have closed it or
 // are dead. A destructor may not wait for that, so what is left over goes to retire(), which keeps
-// it until a later group of this process is formed or ends.
+// it until a later group of this process is formed or ends on the same device. Not on another: the
+// driver frees when all work of the device is done, and that may need a call of the thread that frees.
 //
-// Threads: end_waits() from any thread; everything else from one at a time.
+// Threads: end_waits() from any thread; everything else from one at a time. The destructor joins the
+// threads of this class, which it has told to end or which have ended.
 class Endpoint {
  public:
   // A reduction of so few bytes is done by every rank for itself.
@@ -59,13 +62,19 @@ class Endpoint {
   CudaDriver::Address scratch(int level) const;
   CudaDriver::Address word(int rank, WordSet set, int peer) const;
 
+  // Whether the stream only records what it is given, into a graph.
+  bool is_captured(DeviceStream stream) const { return driver_.capture_of(stream) != 0; }
   // Puts a call behind the one before it, also where that was made on another stream.
   void enter(DeviceStream stream);
   void leave(DeviceStream stream);
 
-  // Whether the streams are past the last call that was not captured.
+  bool has_captured() const { return last_capture_ != 0; }
+  // No graph with calls of this rank is launched any more; to be said before is_idle() is asked. Only
+  // the driver knows of replays, and its wait knows no deadline: it gets a thread.
+  void end_replays() noexcept;
+  // Whether the streams are past the last call and all replays.
   bool is_idle() const noexcept;
-  void await_idle(Deadline deadline) const;
+  bool await_idle(Deadline deadline) const;  // false: not at the deadline
 
   // From now on no stream of this rank waits for a peer, whatever was or will be put on it.
   void end_waits() noexcept;
@@ -74,7 +83,7 @@ class Endpoint {
   // False while own streams or peers may still use what is here.
   bool release() noexcept;
   static void retire(std::unique_ptr<Endpoint> endpoint) noexcept;
-  static void release_retired() noexcept;
+  static void release_retired() noexcept;  // those of the current context that can be
 
  private:
   void set_words_ended();
@@ -95,6 +104,8 @@ class Endpoint {
   CudaDriver::Event last_captured_ = nullptr;
   std::uint64_t last_capture_ = 0;
   bool closed_ = false;
+  std::atomic<bool> replays_over_ = false;
+  std::thread replays_;  // waits for them
 
   std::mutex mutex_;
   std::condition_variable wake_;

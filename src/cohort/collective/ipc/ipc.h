@@ -16,13 +16,15 @@
 //
 // The host waits for nothing, also not for peers. So a result counts only when the stream is past
 // the call and check() has not thrown since: a call that another rank has ended delivers anything.
-// What a peer's death is known by: check() and every call look at the peers' processes. A stream
-// that waits for a dead peer goes on when this rank's check() has thrown, or abort() was called.
-// There is no deadline: a peer that lives and does not call is waited for until abort().
+// A peer that died, left or failed is noticed by check(), by every call, and by a thread of the group
+// (FailureWatch), which lets this rank's streams go on also while its host is blocked in a launch.
+// There is no deadline: a peer that lives and does not call is waited for until some rank's abort().
 // Calls that differ are noticed by the rank that comes later; check() then throws on all.
 //
-// Captured calls count once, when they are captured. All ranks replay the same graphs in the same
-// order, and a program puts a replay and calls beside it in order itself.
+// Calls that are captured are not compared, and where one cannot be captured, it throws and the group
+// is as before: a program sees to it that all ranks replay the same graphs, or none. They do so in the
+// same order, and a program puts a replay and calls beside it in order itself. None is launched when the
+// group is gone; replays that are under way then are ended, as calls are.
 namespace cohort::collective::ipc {
 
 struct Options {

@@ -9,6 +9,7 @@
 
 #include "cohort/collective/backend/call.h"
 #include "cohort/collective/device/device_arithmetic.h"
+#include "cohort/collective/device/failure_watch.h"
 #include "cohort/collective/ipc/call_log.h"
 #include "cohort/collective/ipc/endpoint.h"
 #include "cohort/collective/ipc/rounds.h"
@@ -51,7 +52,8 @@ class IpcGroup : public DeviceGroup {
   };
 
   // Checks the call and writes it down, then lets `body` put it on the stream between enter and
-  // leave; what fails half way breaks the group.
+  // leave; what fails half way breaks the group. Of a capture nothing has reached the stream, and a
+  // rank may drop it: such a call is not written down, and breaks nothing.
   void run(Call call, DeviceStream stream, const std::function<void()>& body);
   void copy(Address to, Address from, std::size_t bytes, DeviceStream stream) const;
   // The peers, this rank's next first, so that not all ranks read the same one at once.
@@ -63,14 +65,18 @@ class IpcGroup : public DeviceGroup {
   void reduce_tree(Address into, const std::function<Address(int rank)>& leaf, std::size_t count,
                    const Reducing& how);
 
+  bool is_past_all_calls();
   void fail(const Failure& failure) noexcept;
-  std::optional<Failure> find_failure();
+  // What a peer says, or is the cause of. Thread-safe; the log of calls is not.
+  std::optional<Failure> failure_of_peers() const;
+  void check_failure();  // throws it, where there is one
 
   std::unique_ptr<Endpoint> endpoint_;
   std::shared_ptr<DeviceArithmetic> arithmetic_;
   CallLog log_;
   std::mutex mutex_;
   std::optional<Failure> failure_;
+  std::optional<FailureWatch> watch_;  // last: it uses the others
 };
 
 }  // namespace cohort::collective::ipc

@@ -48,7 +48,11 @@ SharedBlock::SharedBlock(UniqueFd file, std::byte* memory, std::size_t bytes, in
     : file_(std::move(file)), memory_(memory), bytes_(bytes), size_(size) {}
 
 SharedBlock::~SharedBlock() {
-  if (registered_by_ != nullptr) registered_by_->unregister_host(memory_);
+  if (registered_by_ != nullptr) {
+    // The thread that drops the last reference may have no device.
+    const CudaDriver::UseContext use(*registered_by_, registered_in_);
+    registered_by_->unregister_host(memory_);
+  }
   ::munmap(memory_, bytes_);
 }
 
@@ -151,6 +155,7 @@ CudaDriver::Address SharedBlock::address_for(const CudaDriver& driver) {
   if (registered_by_ == nullptr) {
     driver.register_host(memory_, bytes_);
     registered_by_ = &driver;
+    registered_in_ = driver.current_context();
   }
   return driver.address_of_host(memory_);
 }

@@ -33,7 +33,7 @@ class SharedBlock {
   // What a rank published about itself.
   struct RankState {
     std::atomic<std::uint64_t> calls;   // made so far
-    std::atomic<std::uint32_t> left;    // makes no more
+    std::atomic<std::uint32_t> left;    // is past its calls, and makes no more
     std::atomic<std::uint32_t> closed;  // has closed its peers' memory
   };
 
@@ -75,6 +75,7 @@ class SharedBlock {
   std::size_t bytes_;
   int size_;
   const CudaDriver* registered_by_ = nullptr;
+  CudaDriver::Context registered_in_ = nullptr;
 };
 
 }  // namespace cohort::collective::ipc

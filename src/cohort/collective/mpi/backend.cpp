@@ -193,6 +193,12 @@ void MpiBackend::read_notices() {
   }
 }
 
+// Not what has arrived and was not read: MPI may be finalized by now.
+std::optional<Failure> MpiBackend::failure() {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
 void MpiBackend::fail(Failure failure) {
   {
     std::lock_guard lock(mutex_);

@@ -37,6 +37,7 @@ class MpiBackend : public Backend {
   void free(std::byte* memory) override;
   std::unique_ptr<Backend> subgroup(std::span<const int> ranks, const std::string& id,
                                     Deadline deadline) override;
+  std::optional<Failure> failure() override;
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override;
 

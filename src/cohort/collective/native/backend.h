@@ -48,6 +48,7 @@ class NativeBackend : public Backend {
   void free(std::byte* memory) override { parts_.arena->free(memory); }
   std::unique_ptr<Backend> subgroup(std::span<const int> ranks, const std::string& id,
                                     Deadline deadline) override;
+  std::optional<Failure> failure() override { return channel_->failure(); }
   void abort(const std::string& reason) noexcept override;
   void leave() noexcept override;
 

@@ -104,6 +104,13 @@ Facts facts_of(const Candidate& self) {
     facts.version = self.library->version();
     facts.may_share = may_share_gpu(facts.version) ? 1 : 0;
   }
+  // Also by NCCL's own configuration file, which is not looked at.
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
+  if (blocking != nullptr && std::string_view(blocking) != "0")
+    put_text(facts.problem,
+             fmt::format("NCCL_COMM_BLOCKING is {}, so that NCCL's calls would wait for peers, and "
+                         "nothing could end them: it must not be set",
+                         blocking));
   return facts;
 }
 
@@ -172,7 +179,7 @@ std::unique_ptr<DeviceGroup> form(Group& group, const Candidate& self, Deadline 
   refuse_sharing(all);
   const NcclLibrary& library = *self.library;
   const UniqueId id = share_id(group, library, deadline);
-  auto communicator = std::make_unique<Communicator>(library);
+  auto communicator = std::make_unique<Communicator>(library, [&group] { return group.failure(); });
   const Outcome own = connect(*communicator, group, id, deadline);
   const auto told = deadline.is_never() ? deadline : Deadline::at(deadline.when() + kToTell);
   throw_what_failed(gather(group, own, told));

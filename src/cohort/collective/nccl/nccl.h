@@ -31,9 +31,10 @@ struct Participant {
 // A communicator of the ranks of `group`, each on the current CUDA device of its thread. Collective.
 // `group` must outlive it. `timeout`: how long a call waits for its peers to have made it.
 // Throws, alike on all ranks and with the rank's number: InvalidInput where a rank has no NCCL or
-// cannot take part, versions differ, or a GPU has several ranks and NCCL does not allow that; Error
-// with NCCL's own words where it fails; TimeoutError at the deadline, or a few seconds later where
-// ranks differ in what became of them. What the group throws passes through.
+// cannot take part, versions differ, a GPU has several ranks and NCCL does not allow that, or
+// NCCL_COMM_BLOCKING is set, which takes away every deadline; Error with NCCL's own words where it
+// fails; TimeoutError at the deadline, or a few seconds later where ranks differ in what became of
+// them. What the group throws passes through; where it breaks, forming ends at once.
 //
 // Beyond what a DeviceGroup says:
 // - In place: broadcast; all_reduce; all_gather_v with `in` its own place in `out` or nullptr;
@@ -43,6 +44,9 @@ struct Participant {
 // - check() and abort() may be called by any thread, also while another one is in a call, which then
 //   throws. abort() returns at once; a thread of the group's ends NCCL's work. So memory must stay
 //   until the stream is past a call also where the call threw or the group was aborted.
+// - What breaks `group` on the host, also on another rank, aborts this group: a thread of it asks 20
+//   times a second (FailureWatch), and asks NCCL, too. Of a peer on another host that goes without a
+//   word, and of one that is only late, neither knows; a stream waits for it until abort().
 // - The destructor aborts, and waits for no peer. Destroy a group after all ranks' streams are past
 //   its last call: a peer that is behind may otherwise wait for bytes that do not come. CUDA graphs
 //   that hold its calls must be destroyed before it: NCCL frees nothing as long as they live, and
