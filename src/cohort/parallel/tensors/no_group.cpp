@@ -32,6 +32,7 @@ class NoGroup final : public collective::Backend {
     return static_cast<std::byte*>(::operator new(bytes, kLine));
   }
   void free(std::byte* memory) override { ::operator delete(memory, kLine); }
+  std::optional<collective::Failure> failure() override { return std::nullopt; }
   void abort(const std::string&) noexcept override {}
   void leave() noexcept override {}
 

@@ -27,7 +27,7 @@ using namespace testing;
 
 using MakeRule = std::function<std::shared_ptr<torch::optim::Optimizer>(const PlainNet&)>;
 
-std::shared_ptr<torch::optim::Optimizer> momentum(const PlainNet& net) {
+std::shared_ptr<torch::optim::Optimizer> momentum_sgd(const PlainNet& net) {
   return std::make_shared<torch::optim::SGD>(net->parameters(),
                                              torch::optim::SGDOptions(0.05).momentum(0.9));
 }
@@ -35,18 +35,18 @@ std::shared_ptr<torch::optim::Optimizer> adam(const PlainNet& net) {
   return std::make_shared<torch::optim::Adam>(net->parameters(), torch::optim::AdamOptions(0.01));
 }
 
-std::shared_ptr<torch::optim::Optimizer> plain(const PlainNet& net) {
+std::shared_ptr<torch::optim::Optimizer> plain_sgd(const PlainNet& net) {
   return std::make_shared<torch::optim::SGD>(net->parameters(), torch::optim::SGDOptions(0.02));
 }
 
-const TrainerOptions kOptions{
+const TrainerOptions kServedOptions{
     .batch_size = 16,
     .virtual_shards = 4,
     .metrics = {f1_score({.classes = 3, .average = Average::macro}), perplexity()}};
 
 // What one worker does; by default one epoch of 50 samples: the last batch has 2.
-FitResult train(Context& context, const MakeRule& rule, FitOptions fit = {},
-                const TrainerOptions& options = kOptions) {
+FitResult train_served(Context& context, const MakeRule& rule, FitOptions fit = {},
+                       const TrainerOptions& options = kServedOptions) {
   static std::mutex making;  // values are drawn from the one generator
   std::unique_lock lock(making);
   torch::manual_seed(3);
@@ -101,11 +101,12 @@ std::vector<FitResult> run_job(int workers, int servers, std::vector<std::string
 }
 
 TEST(ServerSync, SynchronousTrainingHasTheBitsOfAnAllReduce) {
-  for (const MakeRule& rule : {MakeRule(momentum), MakeRule(adam)}) {
+  for (const MakeRule& rule : {MakeRule(momentum_sgd), MakeRule(adam)}) {
     Context alone = job_of(1);
-    const FitResult expected = train(alone, rule, {.epochs = 2});
-    for (const auto& result : run_job(
-             2, 2, {}, [&](Context&context, int) { return train(context, rule, {.epochs = 2}); })) {
+    const FitResult expected = train_served(alone, rule, {.epochs = 2});
+    for (const auto& result : run_job(2, 2, {}, [&](Context&context, int) {
+           return train_served(context, rule, {.epochs = 2});
+         })) {
       EXPECT_EQ(result.weights, expected.weights);
       EXPECT_EQ(result.step, expected.step);
       ASSERT_EQ(result.history.size(), 2u);
@@ -117,7 +118,7 @@ TEST(ServerSync, SynchronousTrainingHasTheBitsOfAnAllReduce) {
 
 TEST(ServerSync, AsynchronousTrainingLearnsAndEndsWithOneModel) {
   const auto results = run_job(2, 1, {"--sync_replicas=false"}, [&](Context& context, int) {
-    return train(context, plain, {.epochs = 20});
+    return train_served(context, plain_sgd, {.epochs = 20});
   });
   EXPECT_EQ(results[0].weights, results[1].weights);
   EXPECT_LT(results[0].history.back().at("loss"), 0.8 * results[0].history.front().at("loss"));
@@ -129,7 +130,7 @@ TEST(ServerSync, TheChiefsValidationStopsAllWorkers) {
     FitOptions fit{.epochs = 30, .validation = small_images(20, false)};
     fit.callbacks = {
         std::make_shared<EarlyStopping>(Watch{.name = "val_loss", .min_delta = 100}, 2)};
-    return train(context, momentum, fit);
+    return train_served(context, momentum_sgd, fit);
   });
   EXPECT_LT(results[0].step, 30 * 4);
   EXPECT_EQ(results[0].step, results[1].step);
@@ -139,8 +140,8 @@ TEST(ServerSync, TheChiefsValidationStopsAllWorkers) {
 }
 
 // Asks for a stop after so many steps of a fit().
-struct StopAfter : Callback {
-  explicit StopAfter(std::int64_t steps) : left(steps) {}
+struct StopAtStep : Callback {
+  explicit StopAtStep(std::int64_t steps) : left(steps) {}
   void on_step_end(FitState& fit) override {
     if (--left == 0) fit.stop("enough");
   }
@@ -155,11 +156,11 @@ TEST(ServerSync, AStopEndsOneFitAndTheNextGoesOn) {
       torch::manual_seed(3);
       PlainNet net;
       lock.unlock();
-      Trainer trainer(context.strategy(), net, plain(net), cross_entropy, kOptions);
+      Trainer trainer(context.strategy(), net, plain_sgd(net), cross_entropy, kServedOptions);
       FitOptions fit{.epochs = 60, .progress = false};
-      if (index == 0) fit.callbacks = {std::make_shared<StopAfter>(3)};
+      if (index == 0) fit.callbacks = {std::make_shared<StopAtStep>(3)};
       EXPECT_LT(trainer.fit(small_images(50, false), fit).step, 240) << mode;
-      if (index == 0) fit.callbacks = {std::make_shared<StopAfter>(3)};
+      if (index == 0) fit.callbacks = {std::make_shared<StopAtStep>(3)};
       const FitResult again = trainer.fit(small_images(50, false), fit);
       EXPECT_LT(again.step, 240) << mode;
       if (index == 0) {
@@ -178,15 +179,18 @@ TEST(ServerSync, AStopEndsOneFitAndTheNextGoesOn) {
 
 TEST(ServerSync, RefusesByNameWhatServersCannotDo) {
   run_job(1, 1, {}, [&](Context& context, int) {
-    EXPECT_THAT(message_of<InvalidInput>(
-                    [&] { train(context, momentum, {}, {.batch_size = 16, .clip_norm = 0.5}); }),
+    EXPECT_THAT(message_of<InvalidInput>([&] {
+                  train_served(context, momentum_sgd, {}, {.batch_size = 16, .clip_norm = 0.5});
+                }),
                 HasSubstr("clip_norm 0.5"));
     EXPECT_THAT(message_of<InvalidInput>([&] {
-                  train(context, momentum, {}, {.batch_size = 16, .ema = {.decay = 0.9}});
+                  train_served(context, momentum_sgd, {},
+                               {.batch_size = 16, .ema = {.decay = 0.9}});
                 }),
                 HasSubstr("ema.decay 0.9"));
     EXPECT_THAT(message_of<InvalidInput>([&] {
-                  train(context, momentum, {}, {.batch_size = 16, .metrics = {roc_auc()}});
+                  train_served(context, momentum_sgd, {},
+                               {.batch_size = 16, .metrics = {roc_auc()}});
                 }),
                 ::testing::AllOf(HasSubstr("metrics whose states have 2004 numbers"),
                                  HasSubstr("Servers add up 1024 numbers")));
@@ -194,27 +198,27 @@ TEST(ServerSync, RefusesByNameWhatServersCannotDo) {
       void on_before_update(FitState&) override {}
     };
     EXPECT_THAT(message_of<InvalidInput>([&] {
-                  train(context, momentum, {.callbacks = {std::make_shared<Changes>()}});
+                  train_served(context, momentum_sgd, {.callbacks = {std::make_shared<Changes>()}});
                 }),
                 HasSubstr("1 GradientCallbacks do not go with the strategy parameter_server"));
     PlainNet net;
-    const std::vector<Phase> two{{"a", plain(net), cross_entropy},
-                                 {"b", plain(net), cross_entropy}};
+    const std::vector<Phase> two{{"a", plain_sgd(net), cross_entropy},
+                                 {"b", plain_sgd(net), cross_entropy}};
     EXPECT_THAT(message_of<InvalidInput>([&] {
-                  Trainer trainer(context.strategy(), net, two, kOptions);
+                  Trainer trainer(context.strategy(), net, two, kServedOptions);
                   trainer.fit(small_images(50, false), {.progress = false});
                 }),
                 HasSubstr("2 phases do not go with the strategy parameter_server"));
-    return train(context, momentum);
+    return train_served(context, momentum_sgd);
   });
 }
 
 TEST(ServerSync, ASecondTrainerIsRefused) {
   run_job(1, 1, {}, [&](Context& context, int) {
     PlainNet net, other;
-    Trainer trainer(context.strategy(), net, plain(net), cross_entropy, kOptions);
+    Trainer trainer(context.strategy(), net, plain_sgd(net), cross_entropy, kServedOptions);
     FitResult result = trainer.fit(small_images(50, false), {.progress = false});
-    Trainer second(context.strategy(), other, plain(other), cross_entropy, kOptions);
+    Trainer second(context.strategy(), other, plain_sgd(other), cross_entropy, kServedOptions);
     EXPECT_THAT(
         message_of<InvalidInput>([&] { second.fit(small_images(50, false), {.progress = false}); }),
         HasSubstr("hold the model of another Trainer already"));
