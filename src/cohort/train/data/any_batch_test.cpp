@@ -108,7 +108,8 @@ TEST(AnyBatch, TellsHowItsTensorsAreArranged) {
   EXPECT_EQ(arrangement(Batch{rows, numbers}),
             (Arrangement{"Float [3, 2] [2, 1]", "Long [3] [1]"}));
   EXPECT_EQ(arrangement(Batch{rows, numbers}), arrangement(Batch{rows + 1, numbers + 1}));
-  EXPECT_NE(arrangement(Batch{rows, numbers}), arrangement(Batch{torch::zeros({2, 3}).t(), numbers}));
+  EXPECT_NE(arrangement(Batch{rows, numbers}),
+            arrangement(Batch{torch::zeros({2, 3}).t(), numbers}));
 
   struct Masked {
     torch::Tensor ids;
