@@ -73,7 +73,7 @@ class TheSameBits(ExamplesTest):
 
 class Killed(ExamplesTest):
     def test_a_gpt_whose_workers_are_killed(self):
-        program = [GPT, *TINY, "--dropout", 0.1, "--batch_size", 8, "--max_steps", 250, "--sample", 0]
+        program = [GPT, *TINY, "--dropout", 0.1, "--batch_size", 8, "--max_steps", 1500, "--sample", 0]
         job = self.start_job(*program, workers="2:3")
         for rank in (2, 0):  # one, then the chief
             self.wait_for_size(job, 3)

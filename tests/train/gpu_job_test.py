@@ -135,7 +135,7 @@ class Loops(GpuTest):
 
 class Killed(GpuTest):
     def test_a_worker_costs_less_than_a_second_and_no_bits(self):
-        program = self.resnet("--virtual_shards", 3, "--transport", "gpu", steps=400)
+        program = self.resnet("--virtual_shards", 3, "--transport", "gpu", steps=2000)
         job = self.start_job(*program, workers="2:3")
         for rank in (2, 0):  # one, then the chief
             self.wait_for_size(job, 3)

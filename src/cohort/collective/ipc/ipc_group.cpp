@@ -75,6 +75,8 @@ std::optional<Failure> IpcGroup::failure_of_peers() const {
   const std::uint64_t own = block.state(rank()).calls;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
+    const bool is_dead =
+        endpoint_->is_dead(peer);  // before `left`: one that leaves may end at once
     const bool left = block.state(peer).left != 0;
     // A rank that has left is past its calls, and has given this one its last `done`: where that is
     // taken, this rank's stream is in a call, or a replay, that the peer does not make.
@@ -85,7 +87,7 @@ std::optional<Failure> IpcGroup::failure_of_peers() const {
                      .culprit = peer,
                      .text = fmt::format("rank {} has left the group on GPUs", peer),
                      .during = {}};
-    if (!left && endpoint_->is_dead(peer))
+    if (!left && is_dead)
       return Failure{.kind = FailureKind::died,
                      .culprit = peer,
                      .text = fmt::format("the process of rank {} died", peer),

@@ -44,9 +44,10 @@ struct Participant {
 // - check() and abort() may be called by any thread, also while another one is in a call, which then
 //   throws. abort() returns at once; a thread of the group's ends NCCL's work. So memory must stay
 //   until the stream is past a call also where the call threw or the group was aborted.
-// - What breaks `group` on the host, also on another rank, aborts this group: a thread of it asks 20
-//   times a second (FailureWatch), and asks NCCL, too. Of a peer on another host that goes without a
-//   word, and of one that is only late, neither knows; a stream waits for it until abort().
+// - What breaks `group` among the ranks of this host aborts this group: a thread of it asks 20 times
+//   a second (FailureWatch), and asks NCCL, too, while no call is being made. Of a peer on another
+//   host the group learns by the host's next call; of one that is only late neither knows. Until
+//   then, or NCCL itself notices, a stream waits for it.
 // - The destructor aborts, and waits for no peer. Destroy a group after all ranks' streams are past
 //   its last call: a peer that is behind may otherwise wait for bytes that do not come. CUDA graphs
 //   that hold its calls must be destroyed before it: NCCL frees nothing as long as they live, and

@@ -3,6 +3,10 @@
 #include <ATen/cuda/CUDAGeneratorImpl.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <torch/version.h>
+#if TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 208
+#include <ATen/core/CachingHostAllocator.h>
+#endif
 
 #include <mutex>
 
@@ -39,12 +43,27 @@ void renew_state(Generator generator) {
     generator.graphsafe_set_state(generator.clone());
 }
 
+// Page-locked memory has a pool for the recording too, in newer releases.
+template <typename Pool>
+void put_back_host_memory(const Pool& pool) {
+#if TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR >= 208
+  at::HostAllocator* host = at::getHostAllocator(at::kCUDA);
+  if constexpr (requires { host->release_pool(pool); }) {
+    try_to([&] { host->end_allocate_to_pool(pool); });
+    try_to([&] { host->release_pool(pool); });
+  }
+#else
+  static_cast<void>(pool);
+#endif
+}
+
 // After a recording that the driver broke off: LibTorch's capture_end() then throws before it has put
-// back what capture_begin() changed, and the allocator would go on as in a recording for ever.
+// back what capture_begin() changed, and the allocators would go on as in a recording for ever.
 void put_back(torch::Device device, at::cuda::MempoolId_t pool) {
   namespace allocator = c10::cuda::CUDACachingAllocator;
   try_to([&] { allocator::endAllocateToPool(device.index(), pool); });
   try_to([&] { allocator::releasePool(device.index(), pool); });
+  put_back_host_memory(pool);
   try_to([&] { renew_state(at::cuda::detail::getDefaultCUDAGenerator(device.index())); });
 }
 
@@ -65,9 +84,9 @@ void RecordedWork::record(const std::function<void()>& work) {
   // Memory that was taken before the work had a pool of its own is not needed a second time.
   c10::cuda::CUDACachingAllocator::emptyCache();
   Graph& graph = state_->graph;
-  graph.capture_begin(state_->pool, cudaStreamCaptureModeThreadLocal);
   bool ended = false;
   try {
+    graph.capture_begin(state_->pool, cudaStreamCaptureModeThreadLocal);
     work();
     ended = true;
     graph.capture_end();

@@ -266,7 +266,10 @@ void DeviceGradients::end_shard() {
 bool DeviceGradients::discard_shard() {
   const std::lock_guard lock(mutex_);
   if (computed_) return false;
-  if (!turns_.in_shard()) return recorded_;  // a step that was only recorded, to its end
+  if (!turns_.in_shard()) {  // of a step that was only recorded
+    if (recorded_) turns_.begin_step_again();
+    return recorded_;
+  }
   for (const auto& bucket : buckets_) bucket->stack = bucket->stack_before;
   turns_.discard();
   return true;

@@ -47,6 +47,26 @@ TEST(GradientSync, SumsWhatEachReplicaComputed) {
   });
 }
 
+// A CUDA graph that cannot be made of a step is noticed when the step is over.
+TEST(GradientSync, AloneAStepCanBeMadeAgainAtAnyPoint) {
+  run_replicas(1, [](Group& group) {
+    torch::Tensor weight = parameter({4});
+    GradientSync sync(group, {{"weight", weight}});
+    for (const int until : {0, 1, 2, 3}) {
+      sync.begin_shard(0);
+      if (until > 0) loss_of(weight, 7).backward();
+      if (until > 1) sync.end_shard();
+      if (until > 2) sync.finish(soon());
+      EXPECT_TRUE(sync.discard_shard()) << until;
+    }
+    sync.begin_shard(0);
+    loss_of(weight, 2).backward();
+    sync.end_shard();
+    sync.finish(soon());
+    expect_all(weight.grad(), 2);
+  });
+}
+
 TEST(GradientSync, LeavesEachRankItsSliceOfADividedGradient) {
   for (const int shards : {3, 4, 6})
     run_replicas(3, [&](Group& group) {

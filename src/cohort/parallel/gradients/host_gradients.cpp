@@ -172,8 +172,11 @@ void HostGradients::end_shard() {
 
 bool HostGradients::discard_shard() {
   const std::lock_guard lock(mutex_);
-  if (!turns_.in_shard())
-    return !summing_ && turns_.done() == 0;  // gradients are where they were made
+  if (!turns_.in_shard()) {
+    if (summing_) return false;
+    turns_.begin_step_again();  // gradients are where they were made
+    return true;
+  }
   if (std::any_of(taken_.begin(), taken_.end(), [](char taken) { return taken != 0; }))
     return false;
   if (summing_) summing_->memory_use.reset();

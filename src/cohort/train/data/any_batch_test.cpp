@@ -116,6 +116,7 @@ TEST(AnyBatch, TellsHowItsTensorsAreArranged) {
     std::optional<torch::Tensor> mask, weights;
   };
   EXPECT_NE(arrangement(Masked{rows, numbers, {}}), arrangement(Masked{rows, {}, numbers}));
+  EXPECT_NE(arrangement(Masked{rows, {}, {}}), arrangement(Masked{rows, torch::Tensor(), {}}));
   using Named = std::map<std::string, torch::Tensor>;
   EXPECT_EQ(arrangement(Named{{"a", rows}}), arrangement(Named{{"a", rows}}));
   EXPECT_NE(arrangement(Named{{"a", rows}}), arrangement(Named{{"b", rows}}));

@@ -224,7 +224,7 @@ requires(tree_detail::holds_only_tensors<T>()) void visit_arrangement(const T& t
   const auto visit_all = [&f](const auto&... elements) { (visit_arrangement(elements, f), ...); };
   if constexpr (std::same_as<T, torch::Tensor>) {
     f(tree.defined() ? c10::str(tree.scalar_type(), " ", tree.sizes(), " ", tree.strides())
-                     : std::string("none"));
+                     : std::string("undefined"));
   } else if constexpr (OptionalLike<T>) {
     if (tree)
       visit_arrangement(*tree, f);

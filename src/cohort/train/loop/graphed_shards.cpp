@@ -96,7 +96,10 @@ bool GraphedShards::record_with_others(const Shard& shard, const AnyBatch& batch
   if (graph.varies)
     reason = "batches have other shapes from step to step";
   else if (graph.draws_on_host)
-    reason = "the step draws random numbers on the host";
+    reason =
+        "random numbers of LibTorch's generator of the CPU are drawn while it is computed, by the "
+        "step "
+        "or by the data set";
   else
     reason = record(shard, batch, graph);
   if (agree_ && !agree_(reason.empty()) && reason.empty())

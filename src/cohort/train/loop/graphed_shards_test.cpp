@@ -67,7 +67,7 @@ TEST(GraphedShardsTest, AStepThatDrawsOnTheHostIsNotRecorded) {
   Recorder recorder = recording(CudaGraph::on);
   recorder.step = [](const AnyBatch&) { torch::rand({1}); };
   EXPECT_THAT(recorder.refusal([](int) { return rows(4); }),
-              HasSubstr("the step draws random numbers on the host"));
+              HasSubstr("random numbers of LibTorch's generator of the CPU are drawn"));
   EXPECT_EQ(recorder.computed, 3);
 }
 

@@ -54,6 +54,7 @@ void MeasuredSums::clear(What what, CountsIn where) {
   items_.clear();
   what_ = what;
   counts_in_ = where;
+  may_wait_ = true;
 }
 
 void MeasuredSums::add(const Loss& loss, std::int64_t samples) {

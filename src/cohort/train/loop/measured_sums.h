@@ -53,7 +53,8 @@ class MeasuredSums {
   enum class What { loss, all };
   enum class CountsIn { each_item, first_item };  // the latter where the items are too many for it
   void clear(What what = What::all, CountsIn where = CountsIn::each_item);
-  // False: nothing may wait for the device; a metric is taken for the sum that it says it is.
+  // Until clear(). False: nothing may wait for the device; a metric is taken for the sum that it says
+  // it is.
   void set_may_wait(bool may) { may_wait_ = may; }
   void begin_item() { items_.emplace_back(); }  // a shard, or a batch of an evaluation
   // A batch of the last item, which has so many samples.

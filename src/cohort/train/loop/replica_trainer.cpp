@@ -291,7 +291,6 @@ GraphedShards::Shard ReplicaTrainer::part_of_step(TrainedPhase& phase, const Ste
     measured_.clear();
     measured_.set_may_wait(!recorded);
     run_shard(phase, info, shard, batch);
-    measured_.set_may_wait(true);
     Measured measured = measured_.take();
     if (!is_last) return measured;
     const double all = weight + measured.weight().value_or(0);
