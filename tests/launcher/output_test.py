@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from launcher import LauncherTest
+from launcher import PATIENCE, SANITIZED, LauncherTest
 
 
 class Lines(LauncherTest):
@@ -92,7 +92,8 @@ open("went-on", "w").close()
         self.wait_for_tasks(100)
         time.sleep(0.5)  # the pipe to this test fills
         process.terminate()
-        self.assertEqual(process.wait(timeout=20), 143)
+        # Beside a hundred of them a launcher with a sanitizer is slow.
+        self.assertEqual(process.wait(timeout=PATIENCE if SANITIZED else 20), 143)
         process.communicate()
         self.assert_nothing_left()
 
