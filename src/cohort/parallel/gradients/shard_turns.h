@@ -21,7 +21,10 @@ class ShardTurns {
   void check_end() const;
   void end();
   void discard() { in_shard_ = false; }  // it is to be begun again
-  void begin_step_again() { in_shard_ = false, done_ = 0; }
+  void begin_step_again() {
+    in_shard_ = false;
+    done_ = 0;
+  }
   void finish_step();
 
  private:
