@@ -75,8 +75,8 @@ std::optional<Failure> IpcGroup::failure_of_peers() const {
   const std::uint64_t own = block.state(rank()).calls;
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    const bool is_dead =
-        endpoint_->is_dead(peer);  // before `left`: one that leaves may end at once
+    // Asked before `left`: one that leaves may end at once.
+    const bool is_dead = endpoint_->is_dead(peer);
     const bool left = block.state(peer).left != 0;
     // A rank that has left is past its calls, and has given this one its last `done`: where that is
     // taken, this rank's stream is in a call, or a replay, that the peer does not make.

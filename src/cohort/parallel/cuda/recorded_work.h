@@ -18,7 +18,8 @@ namespace cohort::parallel {
 //
 // Threads: confined to one. The stream that is current in record() is current in replay().
 // Failure: what `work` throws, and c10::Error for what cannot be recorded; the object is then only good
-// to destroy, and LibTorch and the stream are as they were. In a build without CUDA the constructor throws InvalidInput.
+// to destroy, and LibTorch and the stream are as they were. In a build without CUDA the constructor
+// throws InvalidInput.
 class RecordedWork {
  public:
   explicit RecordedWork(torch::Device device);
